@@ -13,7 +13,7 @@ STAMP := $(VENV)/.installed$(addprefix -,$(notdir $(TORCH_INDEX)))
 CODE  := perfmodel service tests benchmarks examples docs deploy
 
 .DEFAULT_GOAL := help
-.PHONY: help dev fmt lint types test bench bench-accuracy bench-regret docs serve train profile check clean
+.PHONY: help dev fmt lint types test bench bench-accuracy bench-regret bench-reliability docs serve train profile check clean
 .PHONY: image-check deploy-check
 
 help: ## list these words
@@ -27,6 +27,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(if $(TORCH_INDEX),$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  -c constraints.txt --index-url $(TORCH_INDEX) torch)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python deploy/torchvision_beside_cpu_torch.py
 	@touch $@
 
 dev: $(STAMP) ## set up .venv with everything needed to work on the project (TORCH_INDEX=URL: for a GPU)
@@ -47,7 +48,7 @@ test: dev ## set up and run all tests (style and types among them) in two proces
 	$(BIN)/pytest -n 2 --dist loadfile
 
 bench: dev ## run every benchmark, one after the other (coverage: every tenth model)
-	@for file in $(filter-out benchmarks/accuracy.py benchmarks/regret.py,$(wildcard benchmarks/[a-z]*.py)); do \
+	@for file in $(filter-out benchmarks/accuracy.py benchmarks/regret.py benchmarks/reliability.py,$(wildcard benchmarks/[a-z]*.py)); do \
 	  case $$file in *capture_coverage.py) some="--step 10" ;; *) some= ;; esac; \
 	  echo "== $$file $$some"; $(BIN)/python $$file $$some || exit 1; \
 	done
@@ -57,6 +58,9 @@ bench-accuracy: dev ## judge the predictors on frozen splits (FORM=--fast: the s
 
 bench-regret: dev ## simulate clusters that schedule by predictions (FORM=--fast: the short form)
 	$(BIN)/python benchmarks/regret.py $(FORM)
+
+bench-reliability: dev ## measure every promise of reliability (FORM=--fast: the short form)
+	$(BIN)/python benchmarks/reliability.py $(FORM)
 
 docs: dev ## write the answers in README.md and /docs again (docs/accuracy.md: make bench-accuracy)
 	$(BIN)/python docs/readme_answer.py

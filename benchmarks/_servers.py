@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -75,6 +77,7 @@ def service(
     models: str = "models",
     workers: int = 1,
     settings: Mapping[str, str] | None = None,
+    code: Path | None = None,
 ) -> Iterator[Server]:
     """Run the service, its database in a folder.
 
@@ -87,6 +90,8 @@ def service(
     workers : int
     settings : mapping of str to str
         Further variables of the environment.
+    code : Path or None
+        Folder of the packages that run; None: those of this process.
     """
     environment = {
         "PERFMODEL_MODELS": models or str(Path(folder) / "no-models"),
@@ -95,7 +100,9 @@ def service(
         **(settings or {}),
     }
     command = [*_UVICORN, "--factory", "service.serve:app_of_worker", "--workers", str(workers)]
-    with _running(command, port, "/v2/health/ready", environment) as server:
+    if code is not None:
+        environment["PYTHONPATH"] = str(code)
+    with _running(command, port, "/v2/health/ready", environment, code) as server:
         yield server
 
 
@@ -110,10 +117,20 @@ def empty(folder: str | Path, port: int, path: str) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def _running(
-    command: list[str], port: int, path: str, environment: Mapping[str, str]
+    command: list[str],
+    port: int,
+    path: str,
+    environment: Mapping[str, str],
+    folder: Path | None = None,
 ) -> Iterator[Server]:
+    with socket.socket() as probe:
+        if probe.connect_ex(("127.0.0.1", port)) == 0:
+            # It would answer in the place of the one that is started.
+            raise RuntimeError(f"Something listens on port {port} already. End it first.")
     began = time.perf_counter()
-    process = subprocess.Popen([*command, "--port", str(port)], env={**os.environ, **environment})
+    process = subprocess.Popen(
+        [*command, "--port", str(port)], env={**os.environ, **environment}, cwd=folder
+    )
     try:
         _wait_for(f"http://127.0.0.1:{port}{path}", process)
         ready_s = time.perf_counter() - began
@@ -123,7 +140,7 @@ def _running(
         process.wait()
 
 
-def _wait_for(url: str, process: subprocess.Popen, timeout_s: float = 120.0) -> None:
+def _wait_for(url: str, process: subprocess.Popen, timeout_s: float = 300.0) -> None:
     deadline = time.monotonic() + timeout_s
     while True:
         try:
@@ -135,6 +152,32 @@ def _wait_for(url: str, process: subprocess.Popen, timeout_s: float = 120.0) -> 
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def one_of_each_worker(server: Server) -> Iterator[list[http.client.HTTPConnection]]:
+    """Open connections until each worker has one, and keep one of each."""
+    opened: list[http.client.HTTPConnection] = []
+    found: dict[int, http.client.HTTPConnection] = {}
+    workers = [one for one in server.process.children(recursive=True) if _serves(one, server.port)]
+    while len(found) < len(workers):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+        connection.request("GET", "/v2/health/live")
+        connection.getresponse().read()
+        opened.append(connection)
+        port = connection.sock.getsockname()[1]
+        for worker in workers:
+            if any(one.raddr and one.raddr.port == port for one in worker.net_connections()):
+                found.setdefault(worker.pid, connection)
+    try:
+        yield list(found.values())
+    finally:
+        for connection in opened:
+            connection.close()
+
+
+def _serves(process: psutil.Process, port: int) -> bool:
+    return any(one.laddr.port == port for one in process.net_connections())
 
 
 def resident_bytes(process: psutil.Process) -> int:

@@ -7,6 +7,8 @@ Records come one after another; each is asked about before it is learned from or
 - *devices*: Lambda's training steps by the PyTorch release that they ran on, device by device. The
   model at the start knows those of the first release, networks of timm on its four devices, and
   NVIDIA's examples on V100; of other devices that come later it knows nothing.
+- *releases*: timm's networks on RTX 3090 under one release of PyTorch after the other, from 1.11 to
+  2.4. The model at the start knows that card under 1.10, and nothing newer of any device.
 - *software*: timm's inference on RTX 4090 under PyTorch 2.9, which the model at the start has not
   seen on any device.
 - *placements*: Sia's jobs on clusters, one kind of accelerator after the other. They are scripts,
@@ -14,8 +16,9 @@ Records come one after another; each is asked about before it is learned from or
 
 Four ways: *nothing* (the model at the start), *evidence* (it, corrected by what was observed so
 far, as the service answers), *learned* (versions of the quick path that the gate accepted) and
-both. The quick path runs after 4 records of a device and whenever they have doubled; one arrival of
-five is kept back for the gate.
+both. The quick path runs after 4 records of a device and whenever they have doubled, and when an
+alarm names it; an alarm that names anything else starts a fit in the two streams of software. One
+arrival of five is kept back for the gate.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ def main() -> None:
             started = time.process_time()
             replayed = run_stream(
                 name, arguments.data, fast=arguments.fast, evidence=arguments.evidence,
-                progress=_tell,
+                captures=arguments.captures, progress=_tell,
             )  # fmt: skip
             spent = time.process_time() - started
             _tell(f"{name}: {len(replayed.devices)} arrivals in {spent:.0f} processor s")
@@ -67,6 +70,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--no-evidence", dest="evidence", action="store_false",
         help="do not ask with observations, which captures the graph of every job",
+    )  # fmt: skip
+    parser.add_argument(
+        "--no-captures", dest="captures", action="store_false",
+        help="leave out jobs that were never captured on this machine",
     )  # fmt: skip
     parser.add_argument("--note", default="", help="a sentence about this run, for the page")
     parser.add_argument("--report-only", action="store_true", help="write the page again")

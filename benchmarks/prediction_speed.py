@@ -1,4 +1,4 @@
-"""Seconds to load the joint predictor, and to answer new and known graphs on one core.
+"""Seconds to load the joint predictor, and to answer new, known and many graphs on one core.
 
 python benchmarks/prediction_speed.py --models models --device A100-SXM4-80GB
 
@@ -6,14 +6,15 @@ Capture is excluded. A new graph is one that was just captured: it is hashed and
 is made, and it is answered; a service does the first two when it registers the graph. A known one
 was answered before and is remembered. Each figure is a median, and stands beside the limit that it
 is held against. Answers are timed in CPU seconds of their one thread, so that other work on the
-machine does not count; loading, which reads files, in wall time.
+machine does not count; loading, which reads files, in wall time. Many cells are the graphs on every
+accelerator of the catalogue, all of them asked about at once and never before.
 """
 
 from __future__ import annotations
 
 import os
 
-# Before numpy and torch are loaded: the limits hold on one core.
+# Before numpy is loaded: the limits hold on one core.
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import argparse
@@ -44,10 +45,12 @@ JOBS: tuple[dict[str, Any], ...] = (
 LOAD = """
 import sys, time
 begin = time.perf_counter()
-import torch, xgboost
-from perfmodel.predictors import gnn_network, joint_store, serving
+from perfmodel.predictors.serving.own_process import prepare_process
+prepare_process()
+from perfmodel.predictors.joint import joint_store
+from perfmodel.predictors.members import gnn, graph_trees, operator_trees
+from perfmodel.predictors.serving import serving
 imported = time.perf_counter()
-torch.set_num_threads(1)
 serving.ServingModel.load(__import__("pathlib").Path(sys.argv[1]))
 print(imported - begin, time.perf_counter() - imported)
 """
@@ -108,12 +111,24 @@ class Timing:
         return self.hash_and_price_s + self.sketch_s + self.predict_s
 
 
+def _workload(graph: Any, device: Any, job: Any, **others: Any) -> Any:
+    from perfmodel.graph.workload import Workload
+
+    return Workload(
+        graph=graph,
+        accelerator=device,
+        mode=job.mode,
+        batch_size=job.batch_size,
+        precision=job.precision,
+        **others,
+    )
+
+
 def measure_job(model: Any, fields: dict[str, Any], device: Any, repeats: int) -> Timing:
     """Time the answers for one job."""
     from perfmodel.capture.torch import capture
     from perfmodel.features.steps.sketch import step_sketch
     from perfmodel.graph.cost import cost_table
-    from perfmodel.graph.workload import Workload
     from perfmodel.requests import parse_job
     from perfmodel.zoo.resolve import build_program
 
@@ -124,14 +139,7 @@ def measure_job(model: Any, fields: dict[str, Any], device: Any, repeats: int) -
         # A copy has nothing kept with it. The last digit of the version makes it another
         # question that takes the same work.
         graph = dataclasses.replace(captured)
-        workload = Workload(
-            graph=graph,
-            accelerator=device,
-            mode=job.mode,
-            batch_size=job.batch_size,
-            precision=job.precision,
-            software={"torch": f"2.4.{turn}"},
-        )
+        workload = _workload(graph, device, job, software={"torch": f"2.4.{turn}"})
         steps: list[Callable[[], Any]] = [
             lambda g=graph: (g.content_hash, cost_table(g)),  # type: ignore[misc]
             lambda g=graph: step_sketch(g),  # type: ignore[misc]
@@ -152,12 +160,11 @@ def measure_job(model: Any, fields: dict[str, Any], device: Any, repeats: int) -
 
 def measure_answers(folder: Path, device_name: str, repeats: int) -> None:
     """Print a line for each job, and the worst of them against the limits."""
-    import torch
-
     from perfmodel.devices.catalog import Catalog
+    from perfmodel.predictors.serving.own_process import prepare_process
     from perfmodel.predictors.serving.serving import ServingModel
 
-    torch.set_num_threads(1)
+    prepare_process()
     model = ServingModel.load(folder)
     device = Catalog.default().get(device_name)
     parts = ("hash, price", "sketch", "predict", "together")
@@ -182,6 +189,31 @@ def measure_answers(folder: Path, device_name: str, repeats: int) -> None:
     )
 
 
+def measure_many(folder: Path, repeats: int) -> None:
+    """Print the time a cell of many that are asked about at once."""
+    from perfmodel.devices.catalog import Catalog
+    from perfmodel.features.steps.step import Step
+    from perfmodel.predictors.serving.serving import ServingModel
+    from perfmodel.requests import parse_job
+    from perfmodel.zoo.shipped.shipped_graphs import shipped_graph
+
+    joint = ServingModel.load(folder).joint
+    assert joint is not None
+    jobs = [parse_job(fields) for fields in JOBS]
+    shipped = [(job, found) for job in jobs if (found := shipped_graph(job)) is not None]
+    accelerators = [spec for spec in Catalog.default() if spec.kind in ("gpu", "cpu")]
+    steps = [
+        Step.of(_workload(found.graph, spec, job))
+        for job, found in shipped
+        for spec in accelerators
+    ]
+    taken = min(seconds(lambda: joint.predict(steps)) for _ in range(repeats))
+    print(
+        f"{len(steps)} cells ({len(shipped)} shipped graphs x {len(accelerators)} accelerators): "
+        f"{taken:.2f} s, {1e3 * taken / len(steps):.2f} ms a cell"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", type=Path, default=Path("models"))
@@ -195,6 +227,7 @@ def main() -> None:
     print(f"{options.name}/{folder.name}, one core, {options.repeats} repeats")
     measure_load(folder, runs=3)
     measure_answers(folder, options.device, options.repeats)
+    measure_many(folder, options.repeats)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from loop_replay.published_steps import USUAL_TURNS, PublishedSamples, read_samples
+from loop_replay.published_steps import (
+    USUAL_TURNS,
+    CapturesNothing,
+    PublishedSamples,
+    read_samples,
+)
 
 from perfmodel.features.arrays import BoolArray, FloatArray
 from perfmodel.features.steps.step import StepSample
@@ -172,10 +177,17 @@ def main() -> None:
     parser.add_argument("--turns", type=int, nargs="+", default=USUAL_TURNS)
     parser.add_argument("--folds", type=int, default=3)
     parser.add_argument("--passes", type=int, default=4)
+    parser.add_argument(
+        "--no-captures", dest="captures", action="store_false",
+        help="leave out jobs that were never captured on this machine",
+    )  # fmt: skip
     asked = parser.parse_args()
     if asked.data is None:
         raise SystemExit("No measured tables: name their folder with --data or PERFMODEL_DATA.")
-    data = read_samples(asked.data, profiles=asked.profiles, turns=asked.turns)
+    data = read_samples(
+        asked.data, profiles=asked.profiles, turns=asked.turns,
+        engine=None if asked.captures else CapturesNothing(),
+    )  # fmt: skip
     print(f"{len(data.samples)} steps and {len(data.operators)} operators alone", flush=True)
     for draw in range(asked.draws):
         run = judge(

@@ -16,7 +16,10 @@ fi
 "$venv/bin/pip" uninstall -y setuptools pip
 
 find "$packages" -type d \( -name tests -o -name test \) -prune -exec rm -rf {} +
-find "$packages" -type f \( -name '*.pyi' -o -name '*.pxd' -o -name '*.h' -o -name '*.hpp' \) -delete
+find "$packages" -type f \( -name '*.pyi' -o -name '*.pxd' -o -name '*.pyx' -o -name '*.a' \
+  -o -name '*.h' -o -name '*.hpp' \) -delete
+# 4 MB that read and write files of matrices, which nothing here does.
+rm -rf "$packages/scipy/io/_fast_matrix_market"
 # Not those in *.libs: they were patched after they were linked.
 find "$packages" -type f -name '*.so' -not -path '*.libs/*' -exec strip --strip-debug {} +
 rm -rf "$packages/torch/include" "$packages/pyarrow/include"

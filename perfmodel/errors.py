@@ -100,16 +100,24 @@ class UnknownNameError(InvalidInputError):
     ----------
     known : iterable of str
         Every name that the register holds; the nearest ones go into the message.
+    like : str
+        What of the name they are to be near to; all of it where nothing is stated.
     """
 
     kind = "name"
 
     def __init__(
-        self, name: str, *, known: Iterable[str] = (), pointer: str = "", hint: str = ""
+        self,
+        name: str,
+        *,
+        known: Iterable[str] = (),
+        like: str = "",
+        pointer: str = "",
+        hint: str = "",
     ) -> None:
         names = sorted(set(known))
         self.name = name
-        self.did_you_mean = nearest_names(name, names)
+        self.did_you_mean = nearest_names(like or name, names)
         parts = [f"Unknown {self.kind} {name!r}."]
         if self.did_you_mean:
             parts.append(f"Did you mean {' or '.join(repr(n) for n in self.did_you_mean)}?")

@@ -90,6 +90,14 @@ class LruCache(Generic[K, V]):
         for key, value in pairs:
             self.put(key, value)
 
+    def drop(self, unwanted: Callable[[K, V], bool]) -> None:
+        """Forget every value that is unwanted."""
+        with self._lock:
+            for key, value in list(self._values.items()):
+                if unwanted(key, value):
+                    del self._values[key]
+                    self._weight -= self._weigh(key, value) if self._weigh else 0.0
+
     def items(self) -> list[tuple[K, V]]:
         """Return everything that is kept, what was used longest ago first."""
         with self._lock:

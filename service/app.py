@@ -18,10 +18,12 @@ from service.dispatch.capture_reports import CaptureReports
 from service.dispatch.direct import DirectPredictions
 from service.dispatch.dispatcher import Dispatcher
 from service.feedback.drift_report import DriftReport
+from service.graphs.corrections import GraphCorrections
 from service.http import errors
 from service.http.body_coding import BodyCoding
 from service.http.body_room import BodyRoom
 from service.http.draining import ClosesConnections
+from service.http.loop_turns import TakesTurns
 from service.metrics.registry import Metrics
 from service.metrics.request_monitor import RequestMonitor
 from service.observations.accuracy import AccuracyReport
@@ -105,6 +107,9 @@ def _parts(dispatcher: Dispatcher, background: Background, settings: Settings) -
         "observation_intake": ObservationIntake(dispatcher),
         "accuracy_report": AccuracyReport(dispatcher),
         "own_catalog": OwnCatalog(dispatcher.state, dispatcher.models),
+        "graph_corrections": GraphCorrections(
+            dispatcher.state, dispatcher.models.forget_registered
+        ),
         "kubernetes": Cluster(dispatcher, settings),
     }
 
@@ -127,6 +132,7 @@ def _surround(
     app.add_middleware(CaptureReports, most=settings.capture_budget)
     state = dispatcher.state
     access.install(app, settings, state.database.connections, state.watch)
+    app.add_middleware(TakesTurns)
     app.add_middleware(
         RequestMonitor,
         metrics=dispatcher.metrics,

@@ -20,6 +20,7 @@ from perfmodel.estimator import Estimator
 from perfmodel.estimator.captures.capture_pool import CapturePool
 from perfmodel.estimator.captures.turns import Turns
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
+from perfmodel.predictors.serving.own_process import prepare_process
 from perfmodel.registry.mirror import local_models
 from perfmodel.store.state.database import Database
 from service.access.install import check_binding, is_shared, keys_file, keys_of
@@ -54,7 +55,7 @@ def app_of_worker() -> FastAPI:
     settings = Settings()
     logs.configure(level=settings.log_level, as_json=settings.log_format == "json")
     with loading():
-        import_xgboost_alone()
+        prepare_process()
         app = app_from_settings(settings)
     for limit in limits_of(app):
         logger.warning("%s", limit)
@@ -211,20 +212,3 @@ def loading() -> Iterator[None]:
         gc.set_threshold(*_THRESHOLDS)
     finally:
         gc.enable()
-
-
-def import_xgboost_alone() -> None:
-    """Import the boosting library without its wrappers for scikit-learn, which nobody uses here.
-
-    They import the whole of it, and of scipy's statistics, wherever they are installed: a second of
-    one core, as much as all of FastAPI, SQLAlchemy and this service.
-    """
-    if "xgboost" in sys.modules or "sklearn" in sys.modules:
-        return
-    sys.modules["sklearn"] = None  # type: ignore[assignment]  # how an import is made to fail
-    try:
-        # Where it is missing, the model that needs it says so.
-        with contextlib.suppress(ImportError):
-            import xgboost  # noqa: F401
-    finally:
-        del sys.modules["sklearn"]

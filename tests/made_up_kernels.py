@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 
 from perfmodel.devices.catalog import Catalog
@@ -9,6 +12,8 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.features.kernels.kernel_calls import KernelCalls, kernel_calls
 from perfmodel.features.kernels.kernel_columns import kernel_roofline
 from perfmodel.importers.published import Origin, PublishedKernel
+from perfmodel.predictors.kernels.kernel_predictor import KERNEL_SETTINGS
+from perfmodel.training.kernels.train_kernels import train_kernels
 
 DEVICES = ("T4", "V100-PCIe-32GB", "A100-PCIe-40GB", "H100-SXM5-80GB")
 LAUNCH_S = 4e-6
@@ -66,3 +71,9 @@ def made_up_records(count: int) -> list[PublishedKernel]:
         )
         for i in range(len(calls))
     ]
+
+
+def train_quickly(count: int, folder: Path, limit: int = 60) -> Path:
+    """Learn the made-up law with a few trees; the real settings have six times as many."""
+    settings = replace(KERNEL_SETTINGS, rounds=40)
+    return train_kernels(made_up_records(count), folder, limit=limit, settings=settings)

@@ -23,6 +23,7 @@ def stored_observation(
     step_time_s: float = 0.5,
     reason: str | None = None,
     reporter: str = "",
+    expires_in_s: float | None = None,
 ) -> StoredObservation:
     """Return an observation whose content is its step time; one with a reason is quarantined."""
     return StoredObservation(
@@ -37,4 +38,5 @@ def stored_observation(
         state=ObservationState.QUARANTINED if reason else ObservationState.ACCEPTED,
         reason=reason,
         reporter=reporter,
+        expires_in_s=expires_in_s,
     )

@@ -80,6 +80,7 @@ def cells(
             expert=group(plan.expert),
             pipeline=group(np.minimum(plan.pipeline, 2.0)),
             data=group(plan.data * plan.context),
+            replicate=group(plan.replicate),
             expert_data=group(plan.data * plan.context / plan.expert),
         ),
         fused_attention=np.full(count, float(fused_attention)),

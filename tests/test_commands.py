@@ -1,4 +1,4 @@
-"""The commands that pages show are understood, and those that ask are answered."""
+"""The commands that pages show are understood, and those that ask are answered, here and there."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import json
 import re
 import shlex
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
+from service_process import service_process
 from small_pages import fenced_and_indented
 
 from perfmodel.cli import cli
@@ -18,7 +20,11 @@ from perfmodel.graph.canonical import from_json
 from perfmodel.store.state.database import Database
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "examples").rglob("*.md")),
+]
 #: What ends a command in a shell.
 _ENDS = frozenset({"|", ">", "<", "&", ">>", "||", "&&", ";"})
 #: Commands that answer at once from what comes with the package, or with a file.
@@ -63,6 +69,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the files that the pages speak of, and without trained models."""
     found = tmp_path_factory.mktemp("typed")
     train = (ROOT / "examples" / "train.py").read_text()
+    (found / "examples").symlink_to(ROOT / "examples")
+    (found / "diffusion.py").write_text((ROOT / "examples" / "diffusion.py").read_text())
     (found / "train.py").write_text(
         train
         + textwrap.dedent("""
@@ -116,6 +124,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+@pytest.fixture
+def needed(words: tuple[str, ...]) -> None:
+    """Skip a command about a library that is not installed."""
+    if words[1:] and words[1].startswith("diffusion.py"):
+        pytest.importorskip("diffusers")
+
+
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_every_command_is_understood(
     words: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -129,6 +144,7 @@ def test_every_command_is_understood(
         command, context = found, found.make_context(name, rest, parent=context)
 
 
+@pytest.mark.usefixtures("needed")
 @pytest.mark.parametrize("words", ASKED, ids=" ".join)
 def test_what_asks_is_answered(
     words: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -145,5 +161,43 @@ def test_what_asks_is_answered(
     assert shown.stdout.strip() or shown.stderr.strip()
 
 
+#: Commands that a running service answers, and what each answer has.
+_OF_A_SERVICE = {
+    "predict": {"throughput", "step_time_s", "memory", "basis", "warnings"},
+    "compare": {"placement", "throughput", "basis"},
+    "curve": {"counts", "samples_per_second", "efficiency"},
+    "kernel": {"answers"},
+}
+THERE = [
+    words
+    for words in ASKED
+    if words[0] in _OF_A_SERVICE and not {"local", "--models", "-"} & set(words)
+]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Start a service without trained models as its operators do, and give its URL."""
+    place = tmp_path_factory.mktemp("service")
+    with service_process(f"sqlite:///{place / 'perfmodel.db'}", place) as (_, found):
+        yield found.url
+
+
+@pytest.mark.usefixtures("needed")
+@pytest.mark.parametrize("words", THERE, ids=" ".join)
+def test_what_asks_is_answered_by_a_service(
+    words: tuple[str, ...], service: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PERFMODEL_URL", service)
+    shown = CliRunner().invoke(cli, [*words, *(["--json"] if "--json" not in words else [])])
+    assert shown.exit_code == 0, (shown.stdout, shown.stderr, shown.exception)
+    [answer, *_] = map(
+        json.loads, shown.stdout.splitlines() if "--jsonl" in words else [shown.stdout]
+    )
+    first = answer[0] if isinstance(answer, list) else answer
+    assert _OF_A_SERVICE[words[0]] <= first.keys()
+
+
 def test_enough_is_looked_at() -> None:
-    assert len(COMMANDS) > 90 and len(ASKED) > 20
+    assert len(COMMANDS) > 90 and len(ASKED) > 20 and len(THERE) > 10

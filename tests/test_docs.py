@@ -13,6 +13,7 @@ import onnx
 import pytest
 from guarded_service import CREATED, make_app
 from running import running
+from service_process import service_process
 from small_pages import FENCED, fenced_and_indented
 from trained_version import two_versions
 
@@ -21,7 +22,11 @@ from service.access.keys import new_key
 from service.routes.graphs import GRAPH_EXAMPLE
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "examples").rglob("*.md")),
+]
 #: The addresses that pages use.
 _LOCAL, _ELSEWHERE = "http://127.0.0.1:8000", "perfmodel.example"
 
@@ -46,10 +51,14 @@ SCRIPTS = [
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Start a service as its operators do, and give its URL."""
     folder = tmp_path_factory.mktemp("docs")
     two_versions(folder / "models")
-    with running(make_app(folder, models=folder / "models", onnx_time_s=60.0)) as found:
-        yield found
+    database = f"sqlite:///{folder / 'perfmodel.db'}"
+    settings = {"PERFMODEL_ONNX_TIME_S": "60", "PERFMODEL_RETRAIN_HERE": "false"}
+    started = service_process(database, folder, models=str(folder / "models"), **settings)
+    with started as (_, service):
+        yield service.url
 
 
 @pytest.fixture(scope="module")

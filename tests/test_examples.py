@@ -59,6 +59,12 @@ def test_train() -> None:
     assert _run("train.py").split() == [str(parameters), "parameters"]
 
 
+def test_diffusion() -> None:
+    pytest.importorskip("diffusers")
+    # As published: 859.5 million.
+    assert _run("diffusion.py").split() == ["859520964", "parameters"]
+
+
 def test_capture_own_module() -> None:
     shown = _run("capture_own_module.py")
     # Two gates of 512 x 512 with biases, a layer norm, and a linear layer to 10 classes.

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from perfmodel.engines.local_engine import LocalEngine
+from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.features.steps.step import StepSample
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_identity import job_family
@@ -56,14 +58,14 @@ class Arrival:
         )
 
 
-def arrivals_of(steps: Sequence[PublishedStep]) -> list[Arrival]:
+def arrivals_of(steps: Sequence[PublishedStep], engine: TaskEngine | None = None) -> list[Arrival]:
     """Return the steps that can be captured, by release of PyTorch, then device by device.
 
     Within a device and a release their order follows from hashes.
     """
     found = []
     for step in steps:
-        built = build_corpus([step], workers=1).samples
+        built = build_corpus([step], engine=engine or LocalEngine()).samples
         found += [Arrival(job=step.job, sample=sample) for sample in built]
     return sorted(found, key=_turn)
 

@@ -1,16 +1,22 @@
-"""The loop: observations come in, the quick path learns, the gate decides, the version serves."""
+"""The loop: observations come in, drift is looked for, a job learns, the gate decides.
+
+The quick path takes in what came of a device. Where an alarm names something else than a device (a
+release, a class of jobs, everything), what is known of all devices is learned anew, by a fit.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from loop_replay.arrivals import Arrival
+from loop_replay.watch import Watch
 
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.step import StepSample
+from perfmodel.feedback.residuals import Group
 from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.predictors.joint.joint_members import Asked
 from perfmodel.predictors.prediction import Prediction
@@ -28,14 +34,26 @@ _NEWEST = 200
 #: Size, loading and speed are not judged here: all versions have the same members.
 _SAME_COST = 1.0
 
+#: Fits a model to what was known at the start and some steps more.
+Refit = Callable[[Sequence[StepSample]], JointPredictor]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Retraining:
-    """What became of one candidate."""
+    """What became of one candidate.
+
+    Parameters
+    ----------
+    device : str
+        Whose records the quick path took in; empty for a fit.
+    trigger : str
+        ``records``, or what an alarm was raised about.
+    """
 
     after: int
     device: str
     records: int
+    trigger: str
     decision: Decision
 
 
@@ -51,20 +69,33 @@ class Loop:
         In their order.
     frozen : sequence of StepSample
         Judged on; of no device that arrives, and never learned from.
+    refit : callable or None
+        None: alarms that name no device are raised and nothing is done.
     """
 
     serving: JointPredictor
     arrivals: Sequence[Arrival]
     frozen: Sequence[StepSample]
+    refit: Refit | None = None
+    watch: Watch = field(default_factory=Watch)
     retrainings: list[Retraining] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        # All versions have the same members: each step is asked once.
-        self._asked = self.serving.ask([one.sample.step for one in self.arrivals])
-        self._asked_frozen = self.serving.ask([one.step for one in self.frozen])
         self._records: dict[str, list[StepSample]] = defaultdict(list)
+        self._fitted: list[StepSample] = []
         self._next = defaultdict(lambda: FIRST_LEARNED)
-        self._answers = self.serving.answer(self._asked)
+        self._serve(self.serving, self._asked_by(self.serving))
+
+    def _asked_by(self, version: JointPredictor) -> tuple[Asked, Asked]:
+        """Ask the members of a version; those that the quick path makes of it have the same."""
+        return tuple(
+            version.ask([one.step for one in samples])
+            for samples in ([one.sample for one in self.arrivals], self.frozen)
+        )  # type: ignore[return-value]
+
+    def _serve(self, version: JointPredictor, asked: tuple[Asked, Asked]) -> None:
+        self.serving, self._asked = version, asked
+        self._answers = version.answer(asked[0])
 
     def answer_s(self, at: int) -> float:
         """Return what the version that serves says of an arrival, without evidence."""
@@ -73,36 +104,67 @@ class Loop:
     def learn(self, at: int) -> bool:
         """Take an arrival in; return whether another version serves from now on."""
         arrival = self.arrivals[at]
-        if at % KEPT_BACK_OF == KEPT_BACK_OF - 1:
-            return False
-        records = self._records[arrival.device]
-        records.append(arrival.sample)
-        if len(records) < self._next[arrival.device]:
-            return False
-        self._next[arrival.device] = 2 * len(records)
-        return self._retrain(at, arrival.device, records)
+        alarms = self.watch.look(at, arrival, self._answers[at])
+        changed = False
+        if at % KEPT_BACK_OF != KEPT_BACK_OF - 1:
+            self._records[arrival.device].append(arrival.sample)
+            if len(self._records[arrival.device]) >= self._next[arrival.device]:
+                changed = self._take_in(at, arrival.device, "records")
+        for group in alarms:
+            changed |= self._heed(at, group)
+        return changed
 
-    def _retrain(self, at: int, device: str, records: Sequence[StepSample]) -> bool:
+    def _heed(self, at: int, group: Group) -> bool:
+        """Do what an alarm advises."""
+        trigger = f"{group.kind} {group.value}"
+        if group.kind == "accelerator":
+            return bool(self._records[group.value]) and self._take_in(at, group.value, trigger)
+        return self.refit is not None and self._fit(at, self.refit, trigger)
+
+    def _take_in(self, at: int, device: str, trigger: str) -> bool:
+        """Go the quick path with all records of a device since the last fit."""
+        records = self._records[device]
+        self._next[device] = 2 * len(records)
         candidate = self.serving.forget([device]).adapt(records)
-        answers = candidate.answer(self._asked)
-        decision = self._decided(at, candidate, answers)
+        return self._judge(at, candidate, self._asked, (device, len(records), trigger))
+
+    def _fit(self, at: int, refit: Refit, trigger: str) -> bool:
+        """Learn from everything anew."""
+        new = [one for records in self._records.values() for one in records]
+        candidate = refit([*self._fitted, *new])
+        accepted = self._judge(at, candidate, self._asked_by(candidate), ("", len(new), trigger))
+        if accepted:
+            self._fitted += new
+            self._records.clear()
+            self._next.clear()
+        return accepted
+
+    def _judge(
+        self,
+        at: int,
+        candidate: JointPredictor,
+        asked: tuple[Asked, Asked],
+        named: tuple[str, int, str],
+    ) -> bool:
+        decision = self._decided(at, candidate, asked)
+        device, records, trigger = named
         self.retrainings.append(
-            Retraining(after=at + 1, device=device, records=len(records), decision=decision)
+            Retraining(
+                after=at + 1, device=device, records=records, trigger=trigger, decision=decision
+            )
         )
         if decision.accepted:
-            self.serving, self._answers = candidate, answers
+            self._serve(candidate, asked)
         return decision.accepted
 
-    def _decided(
-        self, at: int, candidate: JointPredictor, answers: Sequence[Prediction]
-    ) -> Decision:
+    def _decided(self, at: int, candidate: JointPredictor, asked: tuple[Asked, Asked]) -> Decision:
         newest = list(range(KEPT_BACK_OF - 1, at + 1, KEPT_BACK_OF))[-_NEWEST:]
         sets = [judging_set("frozen", self.frozen)]
         if newest:
             sets.append(judging_set("newest", [self.arrivals[i].sample for i in newest]))
         return decide(
-            self._evidence("candidate", candidate, answers, newest),
-            self._evidence("serving", self.serving, self._answers, newest),
+            self._evidence("candidate", candidate, asked, newest),
+            self._evidence("serving", self.serving, self._asked, newest),
             sets,
         )
 
@@ -110,26 +172,24 @@ class Loop:
         self,
         version: str,
         predictor: JointPredictor,
-        answers: Sequence[Prediction],
+        asked: tuple[Asked, Asked],
         newest: Sequence[int],
     ) -> Evidence:
-        frozen = _said(predictor, self._asked_frozen)
+        answers, frozen = (predictor.answer(one) for one in asked)
+        learned = [*self._fitted, *(one for known in self._records.values() for one in known)]
         return Evidence(
             version=version,
-            answers={"frozen": frozen, "newest": as_answers([answers[i] for i in newest])},
-            learned_keys=frozenset(
-                identity(one) for records in self._records.values() for one in records
-            ),
+            answers={
+                "frozen": as_answers(frozen),
+                "newest": as_answers([answers[i] for i in newest]),
+            },
+            learned_keys=frozenset(identity(one) for one in learned),
             devices=frozenset((*predictor.devices_, *predictor.records_)),
             schema_version=1,
             size_bytes=_SAME_COST,
             load_time_s=_SAME_COST,
             answers_per_s=_SAME_COST,
         )
-
-
-def _said(predictor: JointPredictor, asked: Asked) -> Answers:
-    return as_answers(predictor.answer(asked))
 
 
 def as_answers(predictions: Sequence[Prediction]) -> Answers:

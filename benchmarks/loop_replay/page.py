@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from loop_replay.results import LEARNING, Results, after, mean_error, on_device
 
 _TITLES = {
     "devices": "Devices that arrive one after another",
+    "releases": "One release of PyTorch after the other (timm, RTX 3090, inference and training)",
     "software": "A newer PyTorch on a known device (timm, RTX 4090, inference)",
     "placements": "Placements of scripts on several accelerators (Sia, training)",
 }
@@ -55,9 +56,12 @@ def _head(image: str) -> Iterator[str]:
     yield ""
     yield (
         f"The quick path runs after {FIRST_LEARNED} records of a device and whenever they have "
-        f"doubled. One arrival of {KEPT_BACK_OF} is never learned from; on those, and on steps of "
-        "the start that were held out, the gate compares every candidate with the version that "
-        "serves. All observations come from one reporter: those of other jobs on a device move an "
+        "doubled. Residuals of *learned* go through the detectors of [drift.md](drift.md): an "
+        "alarm about a device starts the quick path for it at once; one about anything else, where "
+        "software becomes newer, starts a fit to all that is known by then. One arrival of "
+        f"{KEPT_BACK_OF} is never learned from; on those, and on steps of the start that were held "
+        "out, the gate compares every candidate with the version that serves. All observations "
+        "come from one reporter: those of other jobs on a device move an "
         "answer by 5 % at most, whatever they say. The model at the start is of the short form of "
         "`make bench-accuracy`, with a part of timm's networks; it has seen no arriving record."
     )
@@ -66,7 +70,7 @@ def _head(image: str) -> Iterator[str]:
     yield ""
     yield (
         "Mean error of the last 25 answers. Grey lines: another device. Dots: retrainings, red "
-        "where the gate refused."
+        "where the gate refused, larger where they were fits."
     )
     yield ""
 
@@ -76,9 +80,11 @@ def _stream(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     retrainings = stream["retrainings"]
     refused = [one for one in retrainings if not one["accepted"]]
+    alarms = stream.get("alarms", [])
+    fits = sum(not one["device"] for one in retrainings)
     yield (
-        f"{len(stream['devices'])} arrivals, {len(retrainings)} retrainings, {len(refused)} "
-        "refused by the gate."
+        f"{len(stream['devices'])} arrivals, {len(retrainings)} retrainings of which {fits} were "
+        f"fits, {len(refused)} refused by the gate, {len(alarms)} alarms."
     )
     yield ""
     if stream.get("note"):
@@ -92,10 +98,14 @@ def _stream(name: str, stream: Mapping[str, Any]) -> Iterator[str]:
         yield ""
     yield from _by_count(stream)
     yield from _by_device(stream)
+    if len(set(stream["devices"])) == 1:
+        yield from _by_release(stream)
+    yield from _alarms(alarms)
     for one in refused:
+        what = f"records of {one['device']}" if one["device"] else "records, a fit"
         yield (
-            f"Refused after {one['after']} arrivals, {one['records']} records of "
-            f"{one['device']}: {'; '.join(one['findings'][:2])}."
+            f"Refused after {one['after']} arrivals, {one['records']} {what} "
+            f"({one['trigger']}): {'; '.join(one['findings'][:2])}."
         )
         yield ""
 
@@ -123,6 +133,45 @@ def _by_count(stream: Mapping[str, Any]) -> Iterator[str]:
             means = [_percent(mean_error(stream, way, chosen)) for way in WAYS]
             rows.append([word, str(int(chosen.sum())), *means])
     yield from table(["before", "arrivals", *WAYS], rows)
+
+
+def _by_release(stream: Mapping[str, Any]) -> Iterator[str]:
+    """Errors under each release of the one device, over all its arrivals and the later half."""
+    yield "Errors under each release, and over the later half of its arrivals:"
+    yield ""
+    releases = np.array(stream["releases"])
+    rows = []
+    for release in dict.fromkeys(stream["releases"]):
+        own = np.flatnonzero(releases == release)
+        later = np.isin(np.arange(len(releases)), own[len(own) // 2 :])
+        means = [mean_error(stream, way, later) for way in (NOTHING, LEARNED)]
+        rows.append(
+            [
+                release, str(len(own)),
+                *[_percent(mean_error(stream, way, releases == release)) for way in WAYS],
+                *[_percent(one) for one in means], _ratio(means[1], means[0]),
+            ]
+        )  # fmt: skip
+    heads = ["release", "arrivals", *WAYS]
+    yield from table([*heads, f"later {NOTHING}", f"later {LEARNED}", "ratio"], rows)
+
+
+def _alarms(alarms: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Tell what drifted, from which arrival to which."""
+    if not alarms:
+        return
+    yield "Alarms:"
+    yield ""
+    rows = [
+        [
+            one["about"], f"{100 * np.expm1(one['shift']):+.0f} %", str(one["opened"]),
+            str(one["ended"] or "-"), ", ".join(one["also"]) or "-",
+        ]
+        for one in alarms
+    ]  # fmt: skip
+    yield from table(
+        ["about", "steps take", "raised after", "ended after", "explained nearly as well by"], rows
+    )
 
 
 def _by_device(stream: Mapping[str, Any]) -> Iterator[str]:

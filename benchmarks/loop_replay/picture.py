@@ -72,7 +72,8 @@ def _panel(title: str, stream: Mapping[str, Any], top: int) -> Iterator[str]:
             )
     for one in stream["retrainings"]:
         colour = _COLOURS[LEARNED] if one["accepted"] else "#c03028"
-        yield f'<circle cx="{x(one["after"]):.1f}" cy="{bottom}" r="3" fill="{colour}"/>'
+        size = 3 if one["device"] else 5
+        yield f'<circle cx="{x(one["after"]):.1f}" cy="{bottom}" r="{size}" fill="{colour}"/>'
     for way, colour in _COLOURS.items():
         line = _smoothed(errors(stream, way))
         points = [f"{x(i):.1f},{y(e):.1f}" for i, e in enumerate(line) if not np.isnan(e)]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.features.steps.step import StepSample
 from perfmodel.importers.published import PublishedStep
 from perfmodel.predictors.folds import Progress
 from perfmodel.store.profiles import ProfileStore
+from perfmodel.training.captures.capture_child import CaptureFailure
 from perfmodel.training.samples.corpus import build_corpus
 from perfmodel.training.samples.measured_kernels import operator_steps
 from perfmodel.training.samples.profile_corpus import profile_corpus
@@ -20,6 +23,23 @@ TURNS = 25
 #: Turns that are taken unless others are named.
 USUAL_TURNS = (0, 6, 12, 18)
 _SMALL = ("lambda", "deep-learning-examples")
+
+
+class CapturesNothing:
+    """Leaves out every job that was never captured on this machine."""
+
+    def run(
+        self, function: Callable[..., Any], shared: Any, tasks: Sequence[Any]
+    ) -> Iterator[tuple[int, Any]]:
+        """Fail at every capture."""
+        for position, jobs in enumerate(tasks):
+            yield (
+                position,
+                [
+                    CaptureFailure(label=label, reason="was not captured before", message="")
+                    for label, _ in jobs
+                ],
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +55,7 @@ def read_samples(
     *,
     profiles: Path | None = None,
     turns: Sequence[int] = USUAL_TURNS,
-    workers: int = 1,
+    engine: TaskEngine | None = None,
     progress: Progress | None = None,
 ) -> PublishedSamples:
     """Read the tables; captures what no kept sketch stands for.
@@ -50,7 +70,7 @@ def read_samples(
     found = read_formats(data, (*_SMALL, "timm"))
     steps = [step for name in _SMALL if name in found for step in found[name].steps]
     steps += some_networks(found["timm"].steps if "timm" in found else (), turns)
-    samples = build_corpus(steps, workers=workers, progress=progress).samples
+    samples = build_corpus(steps, engine=engine, progress=progress).samples
     if profiles is not None:
         samples += profile_corpus(ProfileStore(profiles)).samples
     kernels = read_formats(data, KERNEL_FORMATS).values()

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from loop_replay.arrivals import Arrival
 from loop_replay.asking import Asking, Observations
-from loop_replay.loop import Loop, Retraining
+from loop_replay.loop import Loop, Refit, Retraining
 
 from perfmodel.features.steps.step import StepSample
+from perfmodel.feedback.drift_fold import RaisedAlarm
 from perfmodel.predictors.folds import Progress
 from perfmodel.predictors.joint.joint import JointPredictor
 
@@ -44,6 +45,7 @@ class Replayed:
     measured_s: np.ndarray
     answered_s: dict[str, np.ndarray]
     retrainings: tuple[Retraining, ...]
+    alarms: tuple[RaisedAlarm, ...] = ()
 
 
 def replay(
@@ -53,6 +55,7 @@ def replay(
     frozen: Sequence[StepSample],
     *,
     evidence: bool = True,
+    refit: Refit | None = None,
     progress: Progress | None = None,
 ) -> Replayed:
     """Let arrivals come one after another.
@@ -65,8 +68,10 @@ def replay(
         What candidates are judged on besides the newest arrivals.
     evidence : bool
         Ask with observations as well; captures the graph of every job.
+    refit : callable or None
+        What is done where an alarm names no device.
     """
-    loop, seen, asking = Loop(start, arrivals, frozen), Observations(), Asking()
+    loop, seen, asking = Loop(start, arrivals, frozen, refit), Observations(), Asking()
     for name in (EVIDENCE, BOTH):
         asking.serve(name, start, "start")
     answered = {way: np.full(len(arrivals), np.nan) for way in WAYS}
@@ -91,4 +96,5 @@ def replay(
         measured_s=np.array([one.measured_s for one in arrivals]),
         answered_s=answered,
         retrainings=tuple(loop.retrainings),
+        alarms=tuple(loop.watch.alarms),
     )

@@ -45,12 +45,23 @@ class Results:
                     "after": one.after,
                     "device": one.device,
                     "records": one.records,
+                    "trigger": one.trigger,
                     "accepted": one.decision.accepted,
                     "findings": [
                         f"{f.check}, {f.where}: {f.detail}" for f in one.decision.findings
                     ],
                 }
                 for one in replayed.retrainings
+            ],
+            "alarms": [
+                {
+                    "about": f"{one.group.kind} {one.group.value}",
+                    "also": [f"{group.kind} {group.value}" for group in one.cause.also],
+                    "shift": one.cause.shift,
+                    "opened": one.opened.number + 1,
+                    "ended": None if one.ended is None else one.ended.number + 1,
+                }
+                for one in replayed.alarms
             ],
         }
         return Results({**self.streams, name: plain})

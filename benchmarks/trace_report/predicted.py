@@ -16,6 +16,7 @@ from accuracy_report.kept_sections import TRACES
 from accuracy_report.markdown import percent, table
 
 from perfmodel.errors import InvalidTraceError
+from perfmodel.estimator.kernels.loading import load_kernels
 from perfmodel.estimator.single.loading import load_model
 from perfmodel.estimator.single.operators_alone import OperatorCall, predict_operators
 from perfmodel.traces.analysis.explanation import explain_trace
@@ -53,7 +54,7 @@ class PredictedCall:
 
 def predicted_calls(files: Sequence[Path], models: Path) -> list[PredictedCall]:
     """Return every priced operator of traces whose device is in the catalogue."""
-    model = load_model(models).model
+    model, (kernels, _) = load_model(models).model, load_kernels(models)
     found = []
     for file in files:
         try:
@@ -70,7 +71,7 @@ def predicted_calls(files: Sequence[Path], models: Path) -> list[PredictedCall]:
         ]
         if spec is None or not priced:
             continue
-        answers = predict_operators(model, [call for _, call in priced], spec)
+        answers = predict_operators(model, [call for _, call in priced], spec, kernels)
         for (one, _), answer in zip(priced, answers, strict=True):
             found.append(
                 PredictedCall(
@@ -99,12 +100,13 @@ def _lines(calls: Sequence[PredictedCall], command: str) -> Iterator[str]:
         f"Written by `{command}`. Operators of {files} public traces of torch.profiler, on devices "
         "that nobody here could profile; nothing of them was learned from. Each different call "
         "(operator, shapes, types) of a trace is one row; traced is the device time of its "
-        "kernels, predicted what the installed model says of the operator alone. Calls of 20 us "
-        "and more stand apart: the model expects a call to take several microseconds at least, "
-        "and shorter ones, most of them point-wise, take 1 to 5. Older traces count whole "
-        "microseconds; calls below one are left out. Time over time sums all calls of a class. "
-        "Not blind: that backward calls are asked as inference, as operators alone were learned, "
-        "was chosen after a look at both."
+        "kernels, predicted what the installed model of kernels says, where it learned such "
+        "kernels on several devices of the maker, else what that of steps says of the operator "
+        "alone. Calls of 20 us and more stand apart: the latter expects a call to take several "
+        "microseconds at least, and shorter ones, most of them point-wise, take 1 to 5. Older "
+        "traces count whole microseconds; calls below one are left out. Time over time sums all "
+        "calls of a class. Not blind: that backward calls are asked as inference, as operators "
+        "alone were learned, was chosen after a look at both."
     )
     yield ""
     groups: dict[tuple[str, str], list[PredictedCall]] = defaultdict(list)

@@ -17,9 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from perfmodel.capture.adapters import adapt, freeze
 from perfmodel.capture.checkpointing import checkpoint_activations
 from perfmodel.capture.optimizers import Factory, build_optimizer
 from perfmodel.errors import InvalidInputError
+from perfmodel.graph.training_options.adapter import LowRankAdapter
 from perfmodel.types import MemoryFormat, Mode, Phase, Precision
 
 PhaseListener = Callable[[Phase], None]
@@ -141,6 +143,8 @@ def make_program(
     precision: Precision = Precision.FP32,
     memory_format: MemoryFormat = MemoryFormat.CHANNELS_FIRST,
     activation_checkpointing: bool = False,
+    adapter: LowRankAdapter | None = None,
+    frozen: tuple[str, ...] = (),
 ) -> Program:
     """Prepare a module and its inputs for one step. The module itself is changed.
 
@@ -164,6 +168,10 @@ def make_program(
         channels_last lays out 4-d weights and inputs so.
     activation_checkpointing : bool
         Recompute the module's blocks in the backward pass; training only.
+    adapter : LowRankAdapter or None
+        Put into the module, which is frozen.
+    frozen : tuple of str
+        Patterns of names of parameters that are not trained.
 
     Raises
     ------
@@ -176,6 +184,9 @@ def make_program(
     _check(mode, precision, accumulation_steps)
     is_training = mode is Mode.TRAINING
     module.train(is_training)
+    if adapter is not None:
+        adapt(module, adapter)
+    freeze(module, frozen)
     dtype = _STORAGE_DTYPES.get(precision)
     channels_last = memory_format is MemoryFormat.CHANNELS_LAST
     _cast_module(module, dtype, channels_last)

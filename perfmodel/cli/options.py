@@ -188,6 +188,37 @@ def _words(kind: type[Mode | Precision | MemoryFormat | Compiler]) -> str:
     return f"[{'|'.join(word.value for word in kind)}]"
 
 
+def _mixed_precision(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> dict[str, str] | None:
+    """Return what ``bf16,reduce=fp32`` says, by the names that jobs have for it."""
+    if value is None:
+        return None
+    first, *others = value.split(",")
+    said = {"parameter": first}
+    for part in others:
+        name, equals, word = part.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{part!r} is not NAME=TYPE; write bf16,reduce=fp32.")
+        said[name.strip()] = word
+    return {name: word.strip() for name, word in said.items()}
+
+
+def _adapter(
+    ctx: click.Context, param: click.Parameter, value: Path | None
+) -> dict[str, Any] | None:
+    """Return what an ``adapter_config.json`` holds."""
+    if value is None:
+        return None
+    try:
+        found = json.loads(value.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"{value} is no adapter_config.json: {error}.") from error
+    if not isinstance(found, dict):
+        raise InvalidInputError(f"{value} is no adapter_config.json: it holds no object.")
+    return found
+
+
 _ANSWERING_OPTIONS = (
     click.option(
         "--service",
@@ -232,6 +263,26 @@ _JOB_OPTIONS = (
         "activation_checkpointing",
         flag_value="none",
         help="Keep all activations.",
+    ),
+    click.option(
+        "--mixed-precision",
+        callback=_mixed_precision,
+        metavar="TYPE[,reduce=TYPE][,buffer=TYPE]",
+        help="Keep fp32 weights and compute with them in bf16 or fp16, as FSDP does: "
+        "bf16,reduce=fp32.",
+    ),
+    click.option(
+        "--adapter",
+        type=FILE,
+        callback=_adapter,
+        help="Train a LoRA: its adapter_config.json, of which no weights are read.",
+    ),
+    click.option(
+        "--frozen",
+        multiple=True,
+        callback=lambda ctx, param, value: list(value) or None,
+        metavar="PATTERN",
+        help="Parameters that are not trained: names with * and ?. Repeatable.",
     ),
     click.option(
         "--model-kwarg",

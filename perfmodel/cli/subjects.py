@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _NOT_OF_THE_JOB = frozenset(
     {"model_kwargs", "dims", "inputs", "config", "models", "service", "key", "fall_back"}
 )
+#: Files of weights, which say nothing of what is done with them.
+_WEIGHTS = frozenset({".pt", ".pth", ".bin", ".safetensors", ".ckpt", ".gguf", ".h5"})
 #: Larger JSON files are no configs, requests or graphs.
 _MAX_JSON_BYTES = 512 * 1024 * 1024
 
@@ -61,10 +63,25 @@ def read_subject(text: str, model_kwargs: Sequence[str] = ()) -> Subject:
         raise InvalidInputError(
             f"Say what {text} calls the model: {text}:NAME, a module or a function that makes one."
         )
+    _refuse_files(path)
     reference: dict[str, Any] = {"model": text}
     if model_kwargs:
         reference["model_kwargs"] = parse_pairs(model_kwargs, option="--model-kwarg")
     return Subject(reference=reference)
+
+
+def _refuse_files(path: Path) -> None:
+    """Refuse a file that names no model, with what to give instead."""
+    if path.suffix.lower() in _WEIGHTS:
+        raise InvalidInputError(
+            f"{path} holds weights, which do not say what is computed. Give the model's "
+            "config.json, an ONNX file, or a Python file and what makes the model: train.py:model."
+        )
+    if path.is_file():
+        raise InvalidInputError(
+            f"{path} is no .json, .onnx or .py file. A transformers config of another name is "
+            f"given as --config {path}."
+        )
 
 
 def read_config(path: Path) -> Subject:
@@ -222,6 +239,11 @@ def _read_json_subject(path: Path) -> Subject:
             return Subject(reference={}, request=value)
         if "model_type" in value or "architectures" in value:
             return Subject(reference={"hf_config": value})
+        if "_diffusers_version" in value:
+            raise InvalidInputError(
+                f"{path} is a config of diffusers. Make the model of it in a Python file, as "
+                "examples/diffusion.py does, and give that: diffusion.py:unet."
+            )
     raise InvalidInputError(
         f"{path} is neither a request (it has no 'job'), nor a transformers config (no "
         "'model_type'), nor a captured graph (no 'nodes')."

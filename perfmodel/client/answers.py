@@ -304,6 +304,11 @@ class OperatorShare:
         ("compute", "memory", "launch"),
         "What their time is spent on: arithmetic, moving bytes, or being called.",
     ]
+    rests_on: Annotated[
+        str,
+        ("kernels", "model"),
+        "Kernels like them that were measured alone, or the model; then scaled to the step.",
+    ] = "model"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -131,6 +131,7 @@ class Verbs(ABC, Generic[Sockets]):
     graph = _Asks(keeping.graph)
     graph_json = _Asks(keeping.graph_json)
     graphs = _Lists(keeping.graphs)
+    correct_graph = _Asks(keeping.correct_graph)
     upload_graph = _Asks(keeping.upload_graph)
     upload_onnx = _Asks(keeping.upload_onnx)
     observe = _Asks(keeping.observe)

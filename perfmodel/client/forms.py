@@ -37,6 +37,9 @@ class Job(TypedDict, total=False):
     sequence_length: int | None
     activation_checkpointing: bool | Literal["none", "selective", "full"]
     selective_checkpointing: bool
+    mixed_precision: Mapping[str, str]
+    adapter: Mapping[str, Any]
+    frozen: Sequence[str]
     software: Mapping[str, str]
     input: Mapping[str, float]
     adaptation: Adaptation
@@ -85,6 +88,8 @@ class Plan(TypedDict, total=False):
     sequence_parallel: bool
     schedule: str
     virtual_stages: int
+    replicate: int
+    offload: Sequence[str]
     batch_split: str
 
 
@@ -135,6 +140,7 @@ class Observation(TypedDict):
     accumulation_steps: NotRequired[int]
     software: NotRequired[Mapping[str, str] | None]
     key: NotRequired[str | None]
+    expires_in_s: NotRequired[float | None]
 
 
 class Constraints(TypedDict, total=False):

@@ -108,6 +108,27 @@ def upload_onnx(
     )
 
 
+def correct_graph(
+    graph: str,
+    *,
+    mode: str | None = None,
+    batch_size: int | None = None,
+    tokens_per_sample: int | None = None,
+) -> Call[StoredGraph]:
+    """State anew how a registered graph was captured, by its hash; what is left out stays.
+
+    The key that registered it may, and administrators. 0 ``tokens_per_sample``: a sample is no
+    sequence.
+
+    Raises
+    ------
+    NotFoundError
+        It is not registered.
+    """
+    query = {"mode": mode, "batch_size": batch_size, "tokens_per_sample": tokens_per_sample}
+    return Call(method="PATCH", path=f"/v1/graphs/{quoted(graph)}", kind=StoredGraph, query=query)
+
+
 def graphs(*, limit: int = 100, cursor: str | None = None) -> Call[Page[StoredGraph]]:
     """List registered graphs, newest first, ``limit`` at a time."""
     return listing("/v1/graphs", StoredGraph, "graphs", {"limit": limit, "cursor": cursor})

@@ -113,6 +113,9 @@ class StoredObservation:
         str, "Who sent it: the identifier of a key, or `guest`; empty where it is not known."
     ] = ""
     received_at: Annotated[str, _UTC]
+    expires_at: Annotated[
+        str | None, "UTC; when it counts no longer, where that was said of it."
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

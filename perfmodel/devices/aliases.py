@@ -28,9 +28,12 @@ _DECORATIONS = frozenset(
     | {"accelerator", "corporation", "cpu", "processor"}
 )
 _TRADEMARK = re.compile(r"\((?:r|tm|c)\)|[®™]", re.IGNORECASE)
-_PROCESSOR_TAIL = re.compile(r"\b\d+-core\b|@\s*[\d.]+\s*ghz", re.IGNORECASE)
+_OF_PROCESSOR = re.compile(
+    r"\b\d+-cores?\b|@\s*[\d.]+\s*ghz|\b\d+th gen\b|\b(?:w/|with)\s*radeon.*", re.IGNORECASE
+)
 _POWER_LIMIT = re.compile(r"\(\s*\d+\s*w\s*\)", re.IGNORECASE)
 _MEMORY_SIZE = re.compile(r"\d+gb", re.IGNORECASE)
+_SHORT_SIZE = re.compile(r"\d{1,3}g", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[\s_\-/:,()]+")
 _WORDS = re.compile(r"[\s_\-/]+")
 _NOT_ALPHANUMERIC = re.compile(r"[^0-9a-z]")
@@ -61,12 +64,15 @@ def strip_decorations(name: str) -> str:
     'RTX 3090'
     >>> strip_decorations("Intel(R) Core(TM) i9-10940X CPU @ 3.30GHz")
     'Core i9 10940X'
+    >>> strip_decorations("AMD Ryzen 7 7840HS w/ Radeon 780M Graphics")
+    'Ryzen 7 7840HS'
     >>> strip_decorations("NVIDIA A100 80GB PCIe (300W)")
     'A100 PCIe 80GB'
     """
-    for decoration in (_TRADEMARK, _PROCESSOR_TAIL, _POWER_LIMIT):
+    for decoration in (_TRADEMARK, _OF_PROCESSOR, _POWER_LIMIT):
         name = decoration.sub(" ", name)
     words = [word for word in _SEPARATORS.split(name) if word and fold(word) not in _DECORATIONS]
+    words = [word + "B" if _SHORT_SIZE.fullmatch(word) else word for word in words]
     # Stable: only memory sizes move.
     words.sort(key=lambda word: _MEMORY_SIZE.fullmatch(word) is not None)
     return " ".join(words)
@@ -148,7 +154,7 @@ class AliasIndex:
         """Return the canonical names that a short name might mean besides the one that it does."""
         meant = self.resolve(name)
         words = [fold(word) for word in _WORDS.split(strip_decorations(name)) if word]
-        if meant is None or not words:
+        if meant is None or not words or fold(meant) == fold(name):
             return ()
         return tuple(
             other

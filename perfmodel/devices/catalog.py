@@ -9,13 +9,25 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 from typing import Any, NoReturn, Protocol
 
-from perfmodel.devices.aliases import AliasIndex, mig_profile, read_aliases
+from perfmodel.devices.aliases import AliasIndex, mig_profile, read_aliases, strip_decorations
 from perfmodel.devices.codec import spec_from_dict
+from perfmodel.devices.processors.families import read_processors
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, TakenNameError, UnknownAcceleratorError
 
+#: The files of the shipped catalogue: devices, families of CPUs, names.
+SHIPPED = ("catalog.toml", "processors/families.toml", "aliases.toml")
+
 #: What a user may call the machine that perfmodel runs on.
 LOCAL_NAMES = ("local", "cpu")
+
+
+#: Words that say what kind of accelerator is meant, not which.
+_KINDS = frozenset({"gpu", "tpu", "npu", "cuda", "rocm", "mp", "xpu", "accelerator"})
+_KIND_HINT = (
+    "That says what kind it is, not which. `perfmodel doctor` names what this machine has, "
+    "`perfmodel devices` lists every name."
+)
 
 
 class LocalSource(Protocol):
@@ -69,10 +81,12 @@ class Catalog:
 
     @classmethod
     def from_toml(
-        cls, devices: str, aliases: str = "", *, local: LocalSource | None = None
+        cls, devices: str, processors: str, aliases: str, *, local: LocalSource | None = None
     ) -> Catalog:
-        """Read a catalogue from the text of its two files."""
-        return cls(read_devices(devices), read_aliases(aliases), local=local)
+        """Read a catalogue from the text of its files: devices, families of CPUs, names."""
+        cpus = read_processors(processors)
+        names = {**cpus.aliases, **read_aliases(aliases)}
+        return cls({**read_devices(devices), **cpus.specs}, names, local=local)
 
     def get(self, name: str) -> AcceleratorSpec:
         """Return the accelerator of a name, in any spelling that users know it by.
@@ -229,8 +243,11 @@ class Catalog:
         if mig is not None:
             whole = self._index.resolve(mig[0])
             raise UnknownAcceleratorError(name, hint=_mig_hint(mig[1], whole))
+        if name.casefold().rstrip("s") in _KINDS:
+            raise UnknownAcceleratorError(name, hint=_KIND_HINT)
         raise UnknownAcceleratorError(
             name,
+            like=strip_decorations(name),
             known=(*self._index.written, *(LOCAL_NAMES if self._local else ())),
             hint="`perfmodel devices` lists every name.",
         )
@@ -295,6 +312,5 @@ def _default_catalog() -> Catalog:
     from perfmodel.devices.local import LocalCpu
 
     folder = resources.files("perfmodel.devices")
-    devices = (folder / "catalog.toml").read_text(encoding="utf-8")
-    aliases = (folder / "aliases.toml").read_text(encoding="utf-8")
-    return Catalog.from_toml(devices, aliases, local=LocalCpu())
+    texts = ((folder / name).read_text(encoding="utf-8") for name in SHIPPED)
+    return Catalog.from_toml(*texts, local=LocalCpu())

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 EXTRAS = {
     "serve": "answer over HTTP",
     "train": "capture named and PyTorch models, profile, train predictors",
+    "diffusers": "make models of diffusers in a file of your own",
     "onnx": "capture and profile ONNX files",
     "openvino": "profile in OpenVINO on CPUs",
     "nvidia": "identify NVIDIA GPUs, read their power and clocks",

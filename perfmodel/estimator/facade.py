@@ -205,7 +205,7 @@ class Estimator:
     def estimate_module(
         self,
         module: nn.Module,
-        args: tuple[Any, ...],
+        args: Any,
         placement: Placement | str,
         *,
         kwargs: Mapping[str, Any] | None = None,
@@ -216,7 +216,8 @@ class Estimator:
         Parameters
         ----------
         args, kwargs
-            One micro-batch of inputs, batch first, real or on the meta device.
+            One micro-batch of inputs, batch first, real or on the meta device; a tensor stands for
+            one alone.
         placement : Placement or str
             The latter in its short form.
         **settings
@@ -465,7 +466,13 @@ class Estimator:
         from perfmodel.estimator.explain.explain import explain_answer
 
         return explain_answer(
-            self.core, prepared, placement, observed, most=most, memory=self._explained
+            self.core,
+            prepared,
+            placement,
+            observed,
+            kernels=self.kernel_model,
+            most=most,
+            memory=self._explained,
         )
 
 

@@ -1,18 +1,18 @@
-"""A workload as tensors for message passing, and several of them as one.
+"""A workload as arrays for message passing, and several of them as one.
 
 Nodes are classes of equal nodes (:mod:`perfmodel.features.node_rows`): a network with twelve
-equal layers costs as much as one with two. Needs torch.
+equal layers costs as much as one with two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import torch
+import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.node_rows import NodeRows, node_rows
 from perfmodel.features.roofline import NODE_COLUMNS
 from perfmodel.graph.workload import Workload
@@ -25,6 +25,8 @@ _KEPT = [position for position, name in enumerate(NODE_COLUMNS) if name not in _
 #: Both :attr:`StepData.bound_s` and times are kept away from 0 by this much.
 SHORTEST_NODE_S = 1e-9
 
+Float32Array = npt.NDArray[np.float32]
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StepData:
@@ -32,24 +34,24 @@ class StepData:
 
     Parameters
     ----------
-    x : Tensor, shape (classes, columns)
-    reads, read_by : Tensor of int64, shape (2, edges)
+    x : ndarray of float32, shape (classes, columns)
+    reads, read_by : ndarray of int64, shape (2, edges)
         From and to.
-    count, bound_s, roofline_s : Tensor, shape (classes,)
-    step_of : Tensor of int64, shape (classes,)
+    count, bound_s, roofline_s : ndarray of float32, shape (classes,)
+    step_of : ndarray of int64, shape (classes,)
         To which of the steps a class belongs.
-    first : Tensor of int64, shape (steps,)
+    first : ndarray of int64, shape (steps,)
         First class of each step.
     """
 
-    x: torch.Tensor
-    reads: torch.Tensor
-    read_by: torch.Tensor
-    count: torch.Tensor
-    bound_s: torch.Tensor
-    roofline_s: torch.Tensor
-    step_of: torch.Tensor
-    first: torch.Tensor
+    x: Float32Array
+    reads: IntArray
+    read_by: IntArray
+    count: Float32Array
+    bound_s: Float32Array
+    roofline_s: Float32Array
+    step_of: IntArray
+    first: IntArray
 
     @classmethod
     def join(cls, parts: Sequence[StepData]) -> StepData:
@@ -60,18 +62,17 @@ class StepData:
         parts : sequence of StepData
             At least one.
         """
-        sizes = torch.tensor([len(part.x) for part in parts])
-        first = torch.cumsum(sizes, 0) - sizes
+        sizes = np.array([len(part.x) for part in parts], dtype=np.int64)
+        first = np.cumsum(sizes) - sizes
+        begins = first.tolist()
         return cls(
-            x=torch.cat([part.x for part in parts]),
-            reads=torch.cat([p.reads + begin for p, begin in zip(parts, first, strict=True)], 1),
-            read_by=torch.cat(
-                [p.read_by + begin for p, begin in zip(parts, first, strict=True)], 1
-            ),
-            count=torch.cat([part.count for part in parts]),
-            bound_s=torch.cat([part.bound_s for part in parts]),
-            roofline_s=torch.cat([part.roofline_s for part in parts]),
-            step_of=torch.repeat_interleave(torch.arange(len(parts)), sizes),
+            x=np.concatenate([part.x for part in parts]),
+            reads=np.concatenate([p.reads + b for p, b in zip(parts, begins, strict=True)], 1),
+            read_by=np.concatenate([p.read_by + b for p, b in zip(parts, begins, strict=True)], 1),
+            count=np.concatenate([part.count for part in parts]),
+            bound_s=np.concatenate([part.bound_s for part in parts]),
+            roofline_s=np.concatenate([part.roofline_s for part in parts]),
+            step_of=np.repeat(np.arange(len(parts)), sizes),
             first=first,
         )
 
@@ -92,17 +93,17 @@ def step_data(workload: Workload, *, hops: int) -> StepData:
     rows = node_rows(workload, hops=hops)
     first = rows.quotient.representative
     return StepData(
-        x=torch.from_numpy(np.ascontiguousarray(rows.features[:, _KEPT])),
-        reads=torch.from_numpy(rows.quotient.reads),
-        read_by=torch.from_numpy(rows.quotient.read_by),
-        count=torch.from_numpy(rows.quotient.count.astype(np.float32)),
+        x=np.ascontiguousarray(rows.features[:, _KEPT]),
+        reads=rows.quotient.reads,
+        read_by=rows.quotient.read_by,
+        count=rows.quotient.count.astype(np.float32),
         bound_s=_seconds(rows, rows.roofline.bound_s),
         roofline_s=_seconds(rows, rows.roofline.roofline_s),
-        step_of=torch.zeros(len(first), dtype=torch.int64),
-        first=torch.zeros(1, dtype=torch.int64),
+        step_of=np.zeros(len(first), dtype=np.int64),
+        first=np.zeros(1, dtype=np.int64),
     )
 
 
-def _seconds(rows: NodeRows, values: np.ndarray[Any, np.dtype[np.float64]]) -> torch.Tensor:
+def _seconds(rows: NodeRows, values: FloatArray) -> Float32Array:
     chosen = values[rows.quotient.representative]
-    return torch.from_numpy(np.maximum(chosen, SHORTEST_NODE_S).astype(np.float32))
+    return np.maximum(chosen, SHORTEST_NODE_S).astype(np.float32)

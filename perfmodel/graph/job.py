@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from perfmodel.graph.training_options.adapter import LowRankAdapter
+from perfmodel.graph.training_options.mixed_precision import MixedPrecision
 from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 
 
@@ -41,6 +43,13 @@ class Job:
         The backward pass computes all activations again.
     selective_checkpointing : bool
         It computes only attention again.
+    mixed_precision : MixedPrecision or None
+        Weights are kept in fp32, and computed with, reduced and buffered in these types; for the
+        precision fp32 alone. None: as ``precision`` says.
+    adapter : LowRankAdapter or None
+        Beside the model's frozen weights low-rank ones are trained.
+    frozen : tuple of str or None
+        Names of parameters that are not trained, with ``*`` and ``?``.
     software : mapping of str to str
         Versions that matter (``torch``, ``cuda``); empty where unknown. ``framework`` is one of
         :class:`~perfmodel.types.Framework`, and PyTorch where it is not stated.
@@ -68,6 +77,9 @@ class Job:
     sequence_length: int | None = None
     activation_checkpointing: bool = False
     selective_checkpointing: bool = False
+    mixed_precision: MixedPrecision | None = None
+    adapter: LowRankAdapter | None = None
+    frozen: tuple[str, ...] | None = None
     software: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     input: Mapping[str, Any] | None = None
     adaptation: Mapping[str, Any] | None = None
@@ -76,9 +88,24 @@ class Job:
     @property
     def step(self) -> Job:
         """The same job without what does not change its step on one accelerator."""
-        if self.input is None and self.adaptation is None and self.script is None:
+        said = (self.input, self.adaptation, self.script, self.mixed_precision)
+        if all(one is None for one in said):
             return self
-        return replace(self, input=None, adaptation=None, script=None)
+        return replace(
+            self, input=None, adaptation=None, script=None, mixed_precision=None,
+            precision=self.arithmetic,
+        )  # fmt: skip
+
+    @property
+    def arithmetic(self) -> Precision:
+        """Precision that the step computes in."""
+        mixed = self.mixed_precision
+        return self.precision if mixed is None else _computed_in(mixed, self.precision)
+
+    @property
+    def trains_all(self) -> bool:
+        """Whether every parameter of the model is trained, and no other."""
+        return self.adapter is None and not self.frozen
 
     @property
     def label(self) -> str:
@@ -94,3 +121,8 @@ class Job:
             kind = self.hf_config.get("model_type", "unknown")
             return hub_name(self.hf_config) or f"hf_config/{kind}"
         return f"graph/{(self.graph or '')[:12]}"
+
+
+def _computed_in(mixed: MixedPrecision, kept: Precision) -> Precision:
+    """Return the precision of work on parameters of a type; fp32 may be computed as TF32."""
+    return kept if mixed.parameter is Precision.FP32 else mixed.parameter

@@ -23,6 +23,8 @@ from perfmodel.graph.json_values import (
     refuse_unknown,
     shown,
 )
+from perfmodel.graph.training_options.adapter import LowRankAdapter, frozen_patterns
+from perfmodel.graph.training_options.mixed_precision import MixedPrecision
 from perfmodel.types import Compiler, Framework, MemoryFormat, Mode, Precision
 
 #: Optimizers whose step can be captured by name.
@@ -48,7 +50,9 @@ MOST_VERSIONS, MAX_BYTES = 32, 2**20
 _OWN_NAMES = ("timm/", "zoo/")
 
 _REFERENCES = ("model", "hf_config", "graph", "job_type")
-_LEFT_OUT = (*_REFERENCES, "input", "adaptation", "script")
+_LEFT_OUT = (
+    *_REFERENCES, "input", "adaptation", "script", "mixed_precision", "adapter", "frozen",
+)  # fmt: skip
 _JOB_FIELDS = tuple(field.name for field in dataclasses.fields(Job))
 #: Fields that a job cannot be read without.
 _STATED = ("mode", "batch_size")
@@ -115,6 +119,10 @@ def job_to_dict(job: Job) -> dict[str, Any]:
             continue
         if isinstance(value, Mapping):
             value = dict(value)
+        elif isinstance(value, MixedPrecision | LowRankAdapter):
+            value = value.to_dict()
+        elif isinstance(value, tuple):
+            value = list(value)
         plain[name] = value.value if isinstance(value, StrEnum) else value
     return plain
 
@@ -224,6 +232,7 @@ def _check_agreement(job: Job, pointer: str) -> None:
             pointer=f"{pointer}/compiler",
             allowed=tuple(c.value for c in Compiler if c not in _INFERENCE_ONLY),
         )
+    _check_training_options(job, pointer)
     if job.script is not None and job.job_type is not None:
         raise InvalidInputError(
             "script says how far steps are from those that are predicted of a model; of a job type "
@@ -235,6 +244,31 @@ def _check_agreement(job: Job, pointer: str) -> None:
             "How much longer scripts take than their steps is known of training alone; leave "
             "script out, or use the mode 'training'.",
             pointer=f"{pointer}/script",
+        )
+
+
+def _check_training_options(job: Job, pointer: str) -> None:
+    for name in ("mixed_precision", "adapter", "frozen"):
+        if getattr(job, name) is None:
+            continue
+        if job.mode is not Mode.TRAINING:
+            raise InvalidInputError(
+                f"{name} says how a job trains, and inference trains nothing. Leave it out, or use "
+                "the mode 'training'.",
+                pointer=f"{pointer}/{name}",
+            )
+        if job.job_type is not None or (job.graph is not None and name != "mixed_precision"):
+            raise InvalidInputError(
+                f"{name} needs a model that can be captured with it; this job refers to its "
+                f"{'graph' if job.graph else 'job_type'}. Name the model.",
+                pointer=f"{pointer}/{name}",
+            )
+    if job.mixed_precision and job.precision not in (Precision.FP32, Precision.TF32):
+        raise InvalidInputError(
+            "With mixed_precision weights are kept in fp32, so that precision is fp32 (or tf32); "
+            f"got {job.precision.value}. Leave precision out.",
+            pointer=f"{pointer}/precision",
+            allowed=("fp32", "tf32"),
         )
 
 
@@ -273,6 +307,12 @@ def _read(name: str, value: object, pointer: str) -> Any:
                     allowed=CHECKPOINTING,
                 )
             return value
+        case "mixed_precision":
+            return MixedPrecision.read(value, pointer)
+        case "adapter":
+            return LowRankAdapter.read(value, pointer)
+        case "frozen":
+            return frozen_patterns(value, pointer)
         case "selective_checkpointing" | "script":
             return as_flag(name, value, pointer)
         case "software":

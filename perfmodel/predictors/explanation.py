@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.features.arrays import FloatArray
+from perfmodel.features.arrays import BoolArray, FloatArray
 from perfmodel.features.nodes import node_table
 from perfmodel.features.roofline import NodeRoofline, node_roofline
 from perfmodel.graph.workload import Workload
@@ -80,6 +80,8 @@ class NodeParts:
     work_s, launch_s : ndarray
         Predicted: the work, and what a call costs beside it. Up to one factor of all nodes they
         add up to the step.
+    by_kernels : ndarray of bool or None
+        Nodes whose work is that of single kernels; None: none.
     """
 
     flops: FloatArray
@@ -89,6 +91,7 @@ class NodeParts:
     memory_s: FloatArray
     work_s: FloatArray
     launch_s: FloatArray
+    by_kernels: BoolArray | None = None
 
     @property
     def time_s(self) -> FloatArray:

@@ -37,6 +37,7 @@ from perfmodel.store.retraining.tuning_journal import TuningJournalStore
 from perfmodel.store.state.database import Database
 from perfmodel.training.fitted_parts import fit_parts, read_parts
 from perfmodel.training.gate.gate import decide
+from perfmodel.training.kept_folds import kept_folds
 from perfmodel.training.train import calibrate
 from perfmodel.training.tuning.tune import Tuned, tune
 
@@ -180,12 +181,15 @@ class Attempt:
                 seed=settings.seed,
                 corpus=data.corpus,
                 operators=data.operators,
-                joint_settings=settings.joint,
+                joint_settings={"known_folds": self._known_folds(data), **settings.joint},
                 progress=self._tell,
                 engine=engine,
                 tuned=tuned,
             )
         return {}
+
+    def _known_folds(self, data: LearningData) -> dict[str, int]:
+        return kept_folds(self._registry, self._claim.model, data.corpus)
 
     def _tuned(self, data: LearningData, engine: TaskEngine) -> Tuned:
         """Search settings; what was tried is in the database, whoever was killed since."""

@@ -12,6 +12,7 @@ import numpy as np
 from perfmodel.devices.codec import spec_to_dict
 from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.features.arrays import FloatArray
+from perfmodel.features.asked import Asked
 from perfmodel.features.roofline import NODE_COLUMNS
 from perfmodel.features.steps.step import StepSample
 from perfmodel.features.tabular import COLUMNS, SCHEMA_VERSION
@@ -183,6 +184,7 @@ def _held_out(
         answers_s=answers,
         coverage=coverage,
         unseen=unseen,
+        asked=tuple(Asked.of(sample.workload.graph) for sample in samples),
     )
 
 

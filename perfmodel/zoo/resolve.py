@@ -84,7 +84,7 @@ def program_of(bundle: ModelBundle, job: Job) -> Program:
     Parameters
     ----------
     job : Job
-        Gives mode, optimizer, precision, layout and accumulation.
+        Gives mode, optimizer, precision, layout, accumulation and what is trained.
     """
     from perfmodel.capture.program import make_program
 
@@ -97,9 +97,11 @@ def program_of(bundle: ModelBundle, job: Job) -> Program:
             loss=bundle.loss,
             optimizer=job.optimizer,
             accumulation_steps=job.accumulation_steps,
-            precision=job.precision,
+            precision=job.arithmetic,
             memory_format=job.memory_format,
             activation_checkpointing=job.activation_checkpointing,
+            adapter=job.adapter,
+            frozen=job.frozen or (),
         )
     except InvalidInputError as error:
         # The program knows its own arguments only; here they are fields of the job.

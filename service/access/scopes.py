@@ -106,6 +106,8 @@ RULES: tuple[Rule, ...] = (
     _rule(_ASK, "/v1/kernels", Scope.PREDICT),
     _rule(_ASK, "/v1/jobs", Scope.PREDICT),
     _rule(_ASK, "/v1/graphs", Scope.PREDICT),
+    # Whose graph it is, the route finds out.
+    _rule(_WRITE, "/v1/graphs", Scope.PREDICT, audited=True),
     # The dialects of schedulers; what they send besides questions is what a question is about.
     _rule(_ASK, "/v2", Scope.PREDICT),
     _rule(_ASK, "/kubernetes", Scope.PREDICT),

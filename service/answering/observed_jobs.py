@@ -43,7 +43,6 @@ class ObservedJobs:
         self._feed = state.feed
         # Nothing but job types rests on what is in memory alone.
         self._of_types_alone = isinstance(state, InMemoryState)
-        self._families: LruCache[str, str] = LruCache(20_000)
         self._observed: LruCache[str, _Weighed[ObservedJob | None]] = LruCache(_MOST_JOBS)
         self._types: LruCache[str, _Weighed[ObservedJobType]] = LruCache(_MOST_TYPES)
         self._strangers = Strangers(estimator.core, ())
@@ -53,7 +52,7 @@ class ObservedJobs:
 
         May wait for the database and for the calibration.
         """
-        seen = () if self._of_types_alone else self._feed.of(self._family(prepared))
+        seen = () if self._of_types_alone else self._feed.of(prepared.family)
         strangers = self.strangers()
         if not seen and not strangers:
             return None
@@ -95,7 +94,7 @@ class ObservedJobs:
 
     def known(self, prepared: PreparedJob) -> tuple[bool, ObservedJob | None]:
         """Return whether :meth:`of` would answer from memory, and what; never waits."""
-        seen, of_all = self._feed.known(self._family(prepared)), self._feed.known_of_all()
+        seen, of_all = self._feed.known(prepared.family), self._feed.known_of_all()
         strangers = self._strangers
         if seen is None or of_all is None or strangers.observations is not of_all:
             return False, None
@@ -112,13 +111,6 @@ class ObservedJobs:
 
     def _job_type(self, job: Job, strangers: Strangers) -> ObservedJobType:
         return self._estimator.job_type(job, self.counting(job), strangers)
-
-    def _family(self, prepared: PreparedJob) -> str:
-        family = self._families.get(prepared.key)
-        if family is None:
-            family = job_family(prepared.job)
-            self._families.put(prepared.key, family)
-        return family
 
     def _weighed(
         self, prepared: PreparedJob, seen: Sequence[Observation], strangers: Strangers

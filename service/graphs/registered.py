@@ -21,6 +21,10 @@ class RegisteredGraphs:
         self._database = database
         self._list = GraphList(database.connections)
 
+    def find(self, graph_hash: str) -> RegisteredGraph | None:
+        """Return how a graph was registered, or None."""
+        return self._list.find(graph_hash)
+
     def note(self, graph: Graph) -> None:
         """Keep what there is to say of a graph that was registered."""
         self._list.keep_facts(graph.content_hash, _facts(graph))

@@ -8,30 +8,30 @@ from perfmodel.store.sql.revisions import poll_until
 from service.state.state import State
 
 #: Longest pause between two looks, seconds.
-_LONGEST_PAUSE_S = 60.0
+_LONGEST_PAUSE_S = 1.0
 
 
 class Expiry:
     """Removes observations that count no longer; does nothing until it is started.
 
     What is read from the database is judged by its age at once; what is in memory goes with what is
-    removed, up to a minute later, or a quarter of the age where that is less.
+    removed, up to a second later, or a quarter of the age where that is less.
 
     Parameters
     ----------
     keep_s : float
-        Age from which they count no longer; 0: they always do.
+        Age from which they count no longer; 0: only those do that said how long they would.
     """
 
     def __init__(self, state: State, keep_s: float) -> None:
         self._state = state
-        self._every_s = min(_LONGEST_PAUSE_S, keep_s / 4)
+        self._every_s = min(_LONGEST_PAUSE_S, keep_s / 4 or _LONGEST_PAUSE_S)
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Begin to look."""
-        if self._every_s and self._thread is None:
+        if self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="expiry", daemon=True)
             self._thread.start()
 

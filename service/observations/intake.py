@@ -13,7 +13,7 @@ import orjson
 from perfmodel.errors import InvalidInputError, MissingExtraError, PerfModelError
 from perfmodel.estimator.core.resolved_placement import rough_bytes
 from perfmodel.graph.job import Job
-from perfmodel.graph.json_values import as_object, as_text, refuse_unknown, shown
+from perfmodel.graph.json_values import as_number, as_object, as_text, refuse_unknown, shown
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import format_placement
@@ -36,7 +36,9 @@ MOST_OF_A_KEY = 200
 _MOST_BYTES = 32 * 2**20
 
 _MEASURED = ("placement", "batch_size", "accumulation_steps", "step_time_s", "sync_time_s")
-_FIELDS = ("job", *_MEASURED, "software", "key")
+_FIELDS = ("job", *_MEASURED, "software", "key", "expires_in_s")
+#: Longest time that may be stated for which an observation counts: a century.
+MOST_EXPIRES_IN_S = 3.2e9
 #: Components of software, and characters of their names and versions.
 _MOST_COMPONENTS, _MOST_OF_A_VERSION = 16, 64
 
@@ -178,7 +180,8 @@ class ObservationReader:
         value : mapping
             ``{"job": {...} or "<ref>", "placement": ..., "step_time_s": ...}``; ``batch_size`` and
             ``accumulation_steps`` are the job's, ``sync_time_s`` and ``software`` are not known and
-            ``key`` is the hash of the content, unless they are given.
+            ``key`` is the hash of the content, unless they are given. Sent again with another
+            ``expires_in_s`` it is the same observation.
         """
         fields = as_object(value, pointer, what="An observation")
         refuse_unknown(fields, _FIELDS, pointer)
@@ -208,6 +211,7 @@ class ObservationReader:
             step_time_s=seen.step_time_s,
             sync_time_s=seen.sync_time_s,
             software=software,
+            expires_in_s=_expires_in_s(fields.get("expires_in_s"), f"{pointer}/expires_in_s"),
         )
         return job, seen, kept
 
@@ -280,6 +284,19 @@ def _software(value: Any, pointer: str) -> tuple[tuple[str, str], ...]:
                     pointer=pointer,
                 )
     return tuple(sorted(stated.items()))
+
+
+def _expires_in_s(value: Any, pointer: str) -> float | None:
+    if value is None:
+        return None
+    seconds = as_number("expires_in_s", value, pointer)
+    if not 0 < seconds <= MOST_EXPIRES_IN_S:
+        raise InvalidInputError(
+            f"expires_in_s is above 0 and at most {MOST_EXPIRES_IN_S:g} seconds; got "
+            f"{shown(value)}. Leave it out for an observation that is to count for good.",
+            pointer=pointer,
+        )
+    return seconds
 
 
 def _key(value: Any, pointer: str) -> str:

@@ -1,9 +1,9 @@
-"""``/v1/graphs``: register a captured graph or an ONNX file, list and show what was registered."""
+"""``/v1/graphs``: captured graphs and ONNX files are registered, listed, shown and corrected."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import orjson
 from fastapi import APIRouter, Query, Request, Response
@@ -16,7 +16,9 @@ from perfmodel.graph.cost import cost_table
 from perfmodel.graph.ir import Graph
 from perfmodel.requests import MAX_COUNT
 from perfmodel.types import Mode, Precision
+from service.access.callers import caller_of, is_administrator
 from service.dispatch.dispatcher import Dispatcher, dispatcher_of
+from service.graphs.corrections import GraphCorrections, refuse_others
 from service.graphs.onnx_upload import read_onnx
 from service.graphs.registered import RegisteredGraphs
 from service.http.bodies import etagged_response, json_response, media_type
@@ -57,7 +59,7 @@ _BODY["requestBody"]["content"]["application/octet-stream"] = {
     responses={
         200: {"model": GraphAnswer, "description": "Registered before"},
         201: {"model": GraphAnswer},
-        **problems(400, 413, 415, 422, 501, 503),
+        **problems(400, 409, 413, 415, 422, 501, 503),
     },
     openapi_extra=_BODY,
 )
@@ -105,9 +107,9 @@ async def register(
         body = await dispatcher.threads.captures.run(
             read_onnx, body, capture, state.settings.onnx_budget, state.turns
         )
-    answer = await dispatcher.threads.run(
-        _register, dispatcher, body, mode, batch_size, tokens_per_sample
-    )
+    stated = {"mode": mode, "batch_size": batch_size, "tokens_per_sample": tokens_per_sample}
+    owner = caller_of(request)
+    answer = await dispatcher.threads.run(_register, dispatcher, body, stated, owner)
     return json_response(answer, 201 if answer["created"] else 200)
 
 
@@ -154,12 +156,51 @@ async def graph(
     return etagged_response(request, found)
 
 
+@router.patch(
+    "/v1/graphs/{graph}",
+    summary="Correct what was said of a registered graph",
+    responses={200: {"model": GraphShown}, **problems(403, 404, 422, 503)},
+)
+async def correct(
+    request: Request,
+    graph: str,
+    mode: Annotated[Mode | None, Query(description="What the step does.")] = None,
+    batch_size: Annotated[
+        int | None, Query(ge=1, le=MAX_COUNT, description="Samples of the step.")
+    ] = None,
+    tokens_per_sample: Annotated[
+        int | None, Query(ge=0, le=MAX_COUNT, description="0: a sample is no sequence.")
+    ] = None,
+) -> Response:
+    """State anew how a graph was captured; what is left out stays, and so does the graph.
+
+    The key that registered it may do so, and administrators. Later answers follow, those of other
+    hosts within 2 s; jobs that state what was wrong are refused from then on.
+    """
+    if not graph.isalnum():
+        raise not_found()
+    stated = {"mode": mode, "batch_size": batch_size, "tokens_per_sample": tokens_per_sample}
+    facts: dict[str, Any] = {name: one for name, one in stated.items() if one is not None}
+    if tokens_per_sample == 0:
+        facts["tokens_per_sample"] = None
+    corrections = cast(GraphCorrections, request.app.state.graph_corrections)
+    dispatcher = dispatcher_of(request)
+    corrected = await dispatcher.threads.run(
+        lambda: corrections.correct(
+            graph,
+            facts,
+            caller=caller_of(request),
+            is_administrator=is_administrator(request),
+        )
+    )
+    if not corrected:
+        raise not_found()
+    shown = RegisteredGraphs(dispatcher.state.database).show
+    return json_response(await dispatcher.threads.run(shown, graph))
+
+
 def _register(
-    dispatcher: Dispatcher,
-    canonical: bytes,
-    mode: Mode | None,
-    batch_size: int | None,
-    tokens_per_sample: int | None,
+    dispatcher: Dispatcher, canonical: bytes, stated: dict[str, Any], owner: str
 ) -> dict[str, Any]:
     library = dispatcher.estimator.core.graphs
     if not isinstance(library, GraphLibrary):
@@ -167,20 +208,30 @@ def _register(
     graph = from_json(canonical)
     if not graph.nodes:
         raise InvalidGraphError("The graph has no operators.", pointer="/nodes")
-    mode = mode or _stated_mode(graph)
-    batch_size = batch_size or _stated_batch_size(graph)
-    created = library.register(
-        graph, mode=mode, batch_size=batch_size, tokens_per_sample=tokens_per_sample
-    )
-    RegisteredGraphs(dispatcher.state.database).note(graph)
+    registered = RegisteredGraphs(dispatcher.state.database)
+    kept = registered.find(graph.content_hash)
+    if kept is None:
+        created = library.register(
+            graph,
+            mode=stated["mode"] or _stated_mode(graph),
+            batch_size=stated["batch_size"] or _stated_batch_size(graph),
+            tokens_per_sample=stated["tokens_per_sample"],
+            owner=owner,
+        )
+        registered.note(graph)
+        kept = registered.find(graph.content_hash)
+        assert kept is not None
+    else:
+        created = False
+        refuse_others(kept, stated)
     return {
         "graph": graph.content_hash,
         "node_count": len(graph.nodes),
         "parameter_count": graph.parameter_count,
         "flops": float(cost_table(graph).flops.sum()),
         "unpriced_operators": CapturedStep(graph=graph).unpriced_operators,
-        "mode": mode.value,
-        "batch_size": batch_size,
+        "mode": kept.mode,
+        "batch_size": kept.batch_size,
         "created": created,
     }
 

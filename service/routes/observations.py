@@ -14,7 +14,12 @@ from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import json_of, json_response
 from service.http.documentation import json_body, problems, schema_ref
 from service.observations.accuracy import AccuracyReport
-from service.observations.intake import MOST_OBSERVATIONS, MOST_OF_A_KEY, ObservationIntake
+from service.observations.intake import (
+    MOST_EXPIRES_IN_S,
+    MOST_OBSERVATIONS,
+    MOST_OF_A_KEY,
+    ObservationIntake,
+)
 from service.observations.meant import Meant, state_of
 from service.observations.retraction import Retraction
 from service.routes.paging import Cursor, Limit, page_response
@@ -93,6 +98,13 @@ _SCHEMA: dict[str, Any] = {
             "maxLength": MOST_OF_A_KEY,
             "description": "Names it among those of its job; sent again, it counts once. "
             "The hash of its content, unless it is given.",
+        },
+        "expires_in_s": {
+            "type": ["number", "null"],
+            "exclusiveMinimum": 0,
+            "maximum": MOST_EXPIRES_IN_S,
+            "description": "Seconds for which it counts from when it is received, after which it "
+            "is removed; for good, or as long as the service keeps any, unless it is given.",
         },
     },
 }
@@ -262,4 +274,5 @@ def _entry(seen: StoredObservation) -> dict[str, Any]:
         "reason": seen.reason,
         "reporter": seen.reporter,
         "received_at": seen.received_at,
+        "expires_at": seen.expires_at,
     }

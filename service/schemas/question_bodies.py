@@ -9,8 +9,15 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from perfmodel.estimator.tables.ranking import Criterion
 from perfmodel.features.kernels.kernel_extents import EXTENTS
 from perfmodel.features.kernels.kernel_work import DTYPES
+from perfmodel.graph.training_options.mixed_precision import KEPT_TYPES
 from perfmodel.placement.collectives.collective_operations import Collective
-from perfmodel.placement.topology.topology import BatchSplit, Locality, Schedule, Sharing
+from perfmodel.placement.topology.topology import (
+    BatchSplit,
+    Locality,
+    Offload,
+    Schedule,
+    Sharing,
+)
 from perfmodel.requests import CHECKPOINTING, MAX_COUNT, MOST_OBSERVATIONS, OPTIMIZERS
 from perfmodel.types import Compiler, Framework, MemoryFormat, Mode, Precision
 from service.dispatch.options import MOST_MS
@@ -71,6 +78,16 @@ class AdaptationBody(_Strict):
     most_accumulation: Count | None = None
 
 
+class MixedPrecisionBody(_Strict):
+    """Types of a step whose weights are kept in fp32; what is left out is as `parameter`."""
+
+    parameter: Literal[KEPT_TYPES] = Field(  # type: ignore[valid-type]
+        description="Parameters are gathered and computed with in it."
+    )
+    reduce: Literal[KEPT_TYPES] | None = None  # type: ignore[valid-type]
+    buffer: Literal[KEPT_TYPES] | None = None  # type: ignore[valid-type]
+
+
 class JobBody(_Strict):
     """What runs: exactly one of ``model``, ``hf_config``, ``graph`` and ``job_type``, and how."""
 
@@ -93,6 +110,15 @@ class JobBody(_Strict):
     sequence_length: Count | None = Field(None, description="Tokens per sample.")
     activation_checkpointing: bool | Literal[CHECKPOINTING] | None = False  # type: ignore[valid-type]
     selective_checkpointing: bool | None = False
+    mixed_precision: MixedPrecisionBody | None = Field(
+        None, description="Weights are kept in fp32 and computed with in these types (FSDP)."
+    )
+    adapter: dict[str, Any] | None = Field(
+        None, description="`adapter_config.json` of a LoRA: `r`, `target_modules`, ..."
+    )
+    frozen: list[Text] | None = Field(
+        None, description="Parameters that are not trained: names with `*` and `?`."
+    )
     software: Software | None = Field(None, description="Versions that matter, and the framework.")
     input: dict[str, Annotated[float, Field(ge=0)]] | None = Field(
         None, description="What a sample costs the host: `stored_bytes`, `cpu_s`, `files`."
@@ -143,6 +169,12 @@ class PlanBody(_Strict):
     sequence_parallel: bool | None = False
     schedule: Literal[tuple(Schedule)] | None = "1f1b"  # type: ignore[valid-type]
     virtual_stages: Annotated[int, Field(ge=1, le=1_000)] | None = 1
+    replicate: Accelerators | None = Field(
+        1, description="Groups that hold the same shards; ZeRO stages share out inside of each."
+    )
+    offload: list[Literal[tuple(Offload)]] | None = Field(  # type: ignore[valid-type]
+        None, description="What lies in the memory of the host."
+    )
     batch_split: Literal[tuple(BatchSplit)] | None = "equal"  # type: ignore[valid-type]
 
 

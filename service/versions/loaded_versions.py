@@ -228,6 +228,13 @@ class LoadedVersions:
                 fresh = old.with_accelerators(accelerators)
                 self.serving = Answerer(fresh, self._state, self.jobs)
 
+    def forget_registered(self) -> None:
+        """Read registered graphs again when they are asked about next, in every version."""
+        self.jobs.drop(lambda written, prepared: prepared.job.graph is not None)
+        kept = [self._analytical, *(one for _, one in self._kept.items())]
+        for answerer in (self.serving, *(one.answerer for one in kept)):
+            answerer.estimator.core.forget_registered()
+
     def _read(self, version: str) -> LoadedModel:
         self._have(version)
         return load_version(self._folder, version)

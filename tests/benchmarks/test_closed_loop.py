@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,6 +18,7 @@ from loop_replay.replay import BOTH, EVIDENCE, LEARNED, NOTHING, Replayed, repla
 from loop_replay.results import LEARNING, Results, after, mean_error, on_device
 from quick_path import OTHERS, judge
 
+from perfmodel.features.steps.step import StepSample
 from perfmodel.graph.job import Job
 from perfmodel.predictors.joint.joint import JointPredictor
 
@@ -99,3 +102,49 @@ def test_the_quick_path_is_judged_beside_a_full_fit() -> None:
     assert rows[NEW].records == 20 and rows[NEW].asked == 72 - 20
     assert rows[NEW].quick < 0.5 * rows[NEW].before
     assert rows[OTHERS].quick == rows[OTHERS].before and run.worst_other == 0.0
+
+
+def _of_release(name: str, slower: float) -> list[Arrival]:
+    """A newer release on a device that is known."""
+    return [
+        Arrival(
+            job=Job(model=one.model, mode=one.step.mode, batch_size=one.step.batch_size),
+            sample=replace(one, step=replace(one.step, software={"torch": "2.9.0"})),
+        )
+        for one in world.samples((name,), slower=slower)[:40]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("devices", "about"),
+    [(("Gpu-S",), "accelerator Gpu-S"), (("Gpu-S", "Gpu-L"), "software torch 2.9")],
+)
+def test_an_alarm_starts_the_quick_path_or_a_fit(
+    start: JointPredictor, monkeypatch: pytest.MonkeyPatch, devices: tuple[str, ...], about: str
+) -> None:
+    # Nothing is learned by the count of records: what is, is because of an alarm.
+    monkeypatch.setattr("loop_replay.loop.FIRST_LEARNED", 10_000)
+    arrivals = [one for pair in zip(*(_of_release(d, 3.0) for d in devices), strict=True)
+                for one in pair]  # fmt: skip
+    fits: list[int] = []
+
+    def refit(more: Sequence[StepSample]) -> JointPredictor:
+        fits.append(len(more))
+        return start
+
+    replayed = replay(
+        "releases", start, arrivals, world.samples(("Cpu",))[::5], evidence=False, refit=refit
+    )
+    (alarm, *_) = replayed.alarms
+    assert f"{alarm.group.kind} {alarm.group.value}" == about
+    assert alarm.cause.shift == pytest.approx(np.log(3.0), abs=0.2)
+    opened = alarm.opened.number + 1
+    kept_back = opened // KEPT_BACK_OF
+    (retraining, *_) = replayed.retrainings
+    assert (retraining.trigger, retraining.after) == (about, opened)
+    assert retraining.records == opened - kept_back
+    # A fit where no device is named, with all that was not kept back.
+    assert fits[:1] == ([] if len(devices) == 1 else [opened - kept_back])
+    assert retraining.device == (devices[0] if len(devices) == 1 else "")
+    stream = Results().joined("releases", replayed).streams["releases"]
+    assert stream["alarms"][0]["opened"] == opened

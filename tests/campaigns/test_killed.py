@@ -5,13 +5,14 @@ from __future__ import annotations
 import signal
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from campaign_world import REFERENCE, CampaignWorld, jobs
 from clean_forks import CleanForks
 from migrated import migrated_sqlite
+from often import often
 from sqlalchemy import update
 
 from perfmodel.store.campaigns.campaign_records import TaskState
@@ -47,8 +48,12 @@ def quick_folder(tmp_path: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.parametrize("turn", range(often(1)))
 def test_a_kill_at_any_moment_loses_at_most_the_running_task(
-    quick_folder: Path, workers: CleanForks
+    turn: int,
+    quick_folder: Path,
+    workers: CleanForks,
+    record_property: Callable[[str, object], None],
 ) -> None:
     for at in range(200):
         folder = quick_folder / str(at)
@@ -76,6 +81,7 @@ def test_a_kill_at_any_moment_loses_at_most_the_running_task(
         assert not list(world.profiles.folder.rglob("*.json.gz")), at
         world.close()
         if ended == 0:
+            record_property("kills of a worker", at)
             assert at > 30, "so many moments there are at least"
             return
         assert ended == -signal.SIGKILL

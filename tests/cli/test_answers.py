@@ -234,3 +234,19 @@ def test_a_job_can_be_said_to_be_a_script(tmp_path: Path, option: str, said: boo
     ).stdout  # fmt: skip
     assert _run("predict", str(request), "--json", *MODELS).stdout == shown
     assert (json.loads(shown)["script_efficiency"] is not None) == said
+
+
+def test_training_options_of_a_job_are_asked_for(tmp_path: Path) -> None:
+    config = tmp_path / "adapter_config.json"
+    config.write_text(json.dumps({"peft_type": "LORA", "r": 8, "target_modules": ["fc"]}))
+    words = ["--mixed-precision", "bf16,reduce=fp32", "--frozen", "conv1*", "--frozen", "layer*"]
+    on = ["--on", "8xA100-SXM4-80GB zero=3 replicate=2 offload=optimizer"]
+    shown = _run("predict", *RESNET, *words, *on, *MODELS, "--json").stdout
+    plain = _run("predict", *RESNET, "--on", "8xA100-SXM4-80GB", *MODELS, "--json").stdout
+    stated, usual = json.loads(shown), json.loads(plain)
+    assert stated["compute_time_s"] < usual["compute_time_s"]
+    assert any("memory of the host" in text for text in stated["warnings"])
+    adapted = _run("predict", *RESNET, "--adapter", str(config), *on, *MODELS, "--json").stdout
+    assert json.loads(adapted)["compute_time_s"] < usual["compute_time_s"]
+    refused = _run("predict", *RESNET, "--mixed-precision", "fp8", *on, *MODELS, code=2)
+    assert "fp32, bf16, fp16" in refused.stderr

@@ -132,6 +132,11 @@ def test_a_module_is_asked_about_in_one_call() -> None:
         estimator.estimate_module(module, (images,), "T4", batch_size=8)
     with pytest.raises(InvalidInputError, match="optimiser"):
         estimator.estimate_module(module, (images,), "T4", optimiser="adam")
+    # A tensor alone is not a batch of arguments.
+    alone = estimator.estimate_module(module, images, "T4")
+    assert alone == estimator.estimate_module(module, (images,), "T4")
+    with pytest.raises(InvalidInputError, match="Give a torch.nn.Module; got str"):
+        estimator.estimate_module("timm/resnet50", images, "T4")  # type: ignore[arg-type]
 
 
 def test_the_module_runs_as_a_command() -> None:

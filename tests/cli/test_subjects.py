@@ -32,6 +32,13 @@ def test_json_files_are_told_apart_by_content(tmp_path: Path) -> None:
     [
         ("other.json", '{"a": 1}', "neither a request"),
         ("list.json", "[1]", "neither a request"),
+        (
+            "unet.json",
+            '{"_class_name": "UNet", "_diffusers_version": "0.6.0"}',
+            "diffusion.py:unet",
+        ),
+        ("model.safetensors", "", "holds weights"),
+        ("bert.cfg", "{}", "--config"),
         ("nan.json", '{"job": NaN}', "is not JSON"),
         ("cut.json", '{"job": {', "is not JSON"),
     ],

@@ -74,6 +74,9 @@ WRITTEN = {
     "NVIDIA A100-SXM4-80GB (400W)": "A100-SXM4-80GB",
     "V100 32GB SXM2": "V100-SXM2-32GB",
     "H100 80GB SXM5": "H100-SXM5-80GB",
+    # Sizes without their B
+    "A100-80G": "A100-SXM4-80GB",
+    "V100 32G": "V100-SXM2-32GB",
     # /proc/cpuinfo
     "Intel(R) Xeon(R) Platinum 8480+": "Xeon-Platinum-8480-Plus",
     "Intel(R) Core(TM) i9-10940X CPU @ 3.30GHz": "Core-i9-10940X",
@@ -149,3 +152,10 @@ def test_a_name_may_mean_one_device_only():
 
 def test_tables_of_the_alias_file_are_merged():
     assert read_aliases('[x]\n"a" = "A"\n[y]\n"b" = "B"\n') == {"a": "A", "b": "B"}
+
+
+@pytest.mark.parametrize("word", ["gpu", "GPUs", "cuda", "mps"])
+def test_a_word_for_a_kind_asks_which(word: str) -> None:
+    with pytest.raises(UnknownAcceleratorError, match="not which") as caught:
+        CATALOG.get(word)
+    assert not caught.value.did_you_mean

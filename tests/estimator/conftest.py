@@ -51,7 +51,7 @@ class HandGraphs:
 
 @dataclass
 class CountingModel:
-    """Predicts 1 us a sample on any accelerator, half of it on an H100; fails on a T4 if told."""
+    """Predicts 1 us a sample on any accelerator, half of it on a Hopper; fails on a T4 if told."""
 
     version: str = "counting/1"
     fails_on: str = ""
@@ -64,7 +64,11 @@ class CountingModel:
 
     def _one(self, workload: Workload) -> Prediction:
         name = workload.accelerator.name
-        time_s = 1e-6 * workload.batch_size * (0.5 if name.startswith("H100") else 1.0)
+        time_s = (
+            1e-6
+            * workload.batch_size
+            * (0.5 if workload.accelerator.architecture.startswith("Hopper") else 1.0)
+        )
         if name == self.fails_on:
             time_s = float("nan")
         return Prediction(

@@ -17,7 +17,8 @@ from perfmodel.predictors.boosting import BoosterSettings
 from perfmodel.predictors.members.constant import ConstantRatePredictor
 from perfmodel.predictors.members.efficiency import EfficiencyPredictor
 from perfmodel.predictors.members.ensemble import EnsemblePredictor
-from perfmodel.predictors.members.gnn import GraphPredictor, NetworkSettings
+from perfmodel.predictors.members.gnn import GraphPredictor
+from perfmodel.predictors.members.gnn_settings import NetworkSettings
 from perfmodel.predictors.members.graph_trees import TabularPredictor
 from perfmodel.predictors.members.operator_trees import OperatorPredictor
 from perfmodel.predictors.predictor import Predictor, Sample

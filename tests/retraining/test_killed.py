@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from clean_forks import CleanForks
 from migrated import migrated_sqlite
+from often import often
 from retraining_world import FEW, RetrainingWorld, write_profiles
 
 from perfmodel.registry.states import PROMOTE, PUBLISH
@@ -30,7 +31,13 @@ def quick_folder(tmp_path: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def test_a_kill_at_any_moment_takes_effect_once(quick_folder: Path, attempts: CleanForks) -> None:
+@pytest.mark.parametrize("turn", range(often(1)))
+def test_a_kill_at_any_moment_takes_effect_once(
+    turn: int,
+    quick_folder: Path,
+    attempts: CleanForks,
+    record_property: Callable[[str, object], None],
+) -> None:
     profiles = write_profiles(quick_folder / "profiles", FEW)
     for at in range(200):
         folder = quick_folder / str(at)
@@ -62,6 +69,7 @@ def test_a_kill_at_any_moment_takes_effect_once(quick_folder: Path, attempts: Cl
         assert len(after) == 7
         world.close()
         if ended == 0:
+            record_property("kills of a retraining", at)
             assert at > 20, "so many moments there are at least"
             return
         assert ended == -signal.SIGKILL, at

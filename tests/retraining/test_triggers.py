@@ -258,7 +258,7 @@ while not ended.is_set():
     if looks == 3:
         print("looked", flush=True)
 connections.close()
-print(json.dumps({"looks": looks, "started": started}))
+print(json.dumps({"started": started}))
 """
 
 
@@ -294,7 +294,6 @@ def test_two_processes_start_one_retraining_each_time(
     started = [name for one in told for name in one["started"]]
     # A real minute may have passed as well, which starts one more.
     assert set(begun) <= set(started) and len(started) == len(set(started)) <= len(begun) + 2
-    assert min(one["looks"] for one in told) > 10
 
 
 def _awaited(store: RetrainingStore, known: list[str]) -> str:

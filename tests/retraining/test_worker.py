@@ -145,7 +145,7 @@ def test_a_store_that_is_away_is_waited_for_and_what_is_wrong_is_said(
     assert worker.do_one() is not None
     waiting = _found(world, name)
     assert (waiting.state, waiting.attempts, waiting.phase) == (
-        RetrainingState.WAITING, 1, "judge",
+        RetrainingState.WAITING, 1, "fit",  # which keeps to the folds of the version that serves
     )  # fmt: skip
     assert "It is tried again in 3600 s." in _texts(world, name)[-1]
     assert "webdav://models cannot be used" in _texts(world, name)[-1]

@@ -17,17 +17,19 @@ from click.testing import CliRunner
 from service_process import service_process
 
 from perfmodel.cli import cli
+from perfmodel.predictors.serving.own_process import prepare_process
 from service import serve as serving
-from service.serve import import_xgboost_alone, loading
+from service.serve import loading
 from service.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 
 _IMPORTED = """
 import sys
-from service.serve import import_xgboost_alone
+from perfmodel.predictors.serving.own_process import prepare_process
+import service.serve
 assert not {"torch", "xgboost"} & set(sys.modules)
-import_xgboost_alone()
+prepare_process()
 assert "sklearn" not in sys.modules
 import xgboost
 assert xgboost.Booster().get_fscore is not None
@@ -81,7 +83,7 @@ def test_what_was_imported_before_stays() -> None:
     before = sys.modules.get("sklearn"), sys.modules.get("xgboost")
     if before == (None, None):
         pytest.skip("neither was imported in this process yet")
-    import_xgboost_alone()
+    prepare_process()
     assert (sys.modules.get("sklearn"), sys.modules.get("xgboost")) == before
 
 

@@ -200,6 +200,25 @@ def test_what_is_too_old_counts_no_longer_and_is_removed(
     assert len(_left(filled)) == 4
 
 
+def test_what_said_how_long_it_counts_counts_no_longer_and_is_removed(
+    store: ObservationStore,
+) -> None:
+    store.add([stored_observation("for good", placement='"1xL4"')])
+    store.add([stored_observation("an hour", placement='"2xL4"', expires_in_s=3_600)])
+    store.add([stored_observation("no time", placement='"4xL4"', expires_in_s=1e-6)])
+    for found in (store.recent("a"), store.newest(100)):
+        assert [seen.key for seen in found] == ["for good", "an hour"]
+    assert store.remove_expired() == 1
+    assert [seen.key for seen in store.page().items] == ["an hour", "for good"]
+    assert [seen.expires_at is None for seen in store.page().items] == [False, True]
+    # Sent again it lasts no longer, and what is gone may be reported again.
+    again = [stored_observation("an hour", placement='"2xL4"', expires_in_s=7_200)]
+    before = store.page().items[0].expires_at
+    assert store.add(again) == [Outcome.KNOWN]
+    assert store.page().items[0].expires_at == before
+    assert store.add([stored_observation("no time", placement='"4xL4"')]) == [Outcome.ADDED]
+
+
 def _cells(found: Sequence[StoredObservation]) -> list[tuple[str, str]]:
     return [(seen.reporter, seen.key) for seen in found]
 

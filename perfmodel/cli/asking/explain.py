@@ -96,6 +96,7 @@ def _print_operators(found: Explanation) -> None:
         ("share", "r", lambda one: percent(one.time_s / found.compute_time_s)),
         ("reaches", "r", lambda one: with_unit(one.achieved_flops_per_s, "FLOP/s")),
         ("bound by", "l", lambda one: one.bound),
+        ("rests on", "l", lambda one: one.rests_on),
     )
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import re
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,7 +129,7 @@ def estimator_here(models: Path, graph: Graph | None = None) -> Estimator:
     """Return an estimator over a folder of models that keeps its captures for the next command.
 
     A single question gains nothing from several threads: they wait for each other in calls that
-    take microseconds. ``OMP_NUM_THREADS`` says otherwise where it is set.
+    take microseconds. ``OMP_NUM_THREADS`` says otherwise of captures where it is set.
 
     Parameters
     ----------
@@ -139,9 +137,10 @@ def estimator_here(models: Path, graph: Graph | None = None) -> Estimator:
         One that it shall know, from a file.
     """
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    _load_boosting()
     from perfmodel.estimator import Estimator
+    from perfmodel.predictors.serving.own_process import prepare_process
 
+    prepare_process()
     graphs = kept_graphs()
     known = graphs if graph is None else GivenGraph(graph, graphs)
     return Estimator.from_folder(models, graphs=known)
@@ -171,25 +170,3 @@ def plain_curve(curve: Curve) -> dict[str, Any]:
         "model_version": curve.model_version,
         "warnings": list(curve.warnings),
     }
-
-
-def _load_boosting() -> None:
-    """Import XGBoost without scikit-learn, which no prediction needs: a second less.
-
-    Only a command may do so, whose process is its own.
-    """
-    with _absent("sklearn"), contextlib.suppress(ImportError):
-        import xgboost  # noqa: F401
-
-
-@contextlib.contextmanager
-def _absent(library: str) -> Iterator[None]:
-    """Let a library appear not to be installed, unless it was imported before."""
-    if library in sys.modules:
-        yield
-        return
-    sys.modules[library] = None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        del sys.modules[library]

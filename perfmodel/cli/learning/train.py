@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfmodel.cli.database import database_option, opened
-from perfmodel.cli.models.publishing import publish
+from perfmodel.cli.models.publishing import open_registry, publish
 from perfmodel.cli.options import (
     engine_options,
     members_option,
@@ -75,6 +75,7 @@ def command(
     """
     from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS
     from perfmodel.store.profiles.profile_store import ProfileStore
+    from perfmodel.training.kept_folds import kept_folds
     from perfmodel.training.samples.samples import load_samples
     from perfmodel.training.train import train
     from perfmodel.training.training_engine import opened_engine
@@ -82,6 +83,7 @@ def command(
     found = load_samples(ProfileStore(profiles), device=device)
     with opened_engine(engine, workers=workers, address=address) as tasks:
         public = _public(data, profiles, tasks) if data else None
+        folds = kept_folds(open_registry(models), name, public.samples) if public else {}
         tuned = _tuned(database, trials, found.samples, public, tasks, members, seed)
 
         def write(out: Path) -> Path:
@@ -94,6 +96,7 @@ def command(
                 progress=tell,
                 corpus=public.samples if public else (),
                 operators=public.operators if public else (),
+                joint_settings={"known_folds": folds},
                 engine=tasks,
                 tuned=tuned,
             )

@@ -1,11 +1,12 @@
-"""``perfmodel graphs``: the captured graphs that come with the package."""
+"""``perfmodel graphs``: the captured graphs that come with the package, and those of a service."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -82,6 +83,32 @@ def check(folder: Path | None, batch_sizes: str, names: Sequence[str], as_json: 
         tell(f"{len(models)} models compared, {len(found)} programs differ.")
     if found:
         click.get_current_context().exit(EXIT_SOME_FAILED)
+
+
+@command.command()
+@output_options
+@click.option(
+    "--service", envvar="PERFMODEL_URL", metavar="URL", required=True,
+    help="Service that knows it. [environment: PERFMODEL_URL]",
+)  # fmt: skip
+@click.option("--key", envvar="PERFMODEL_KEY", help="Key of the service. [PERFMODEL_KEY]")
+@click.option("--mode", help="What the step does.")
+@click.option("--batch-size", type=int, help="Samples of the step.")
+@click.option("--tokens-per-sample", type=int, help="0: a sample is no sequence.")
+@click.argument("graph")
+def correct(service: str, key: str | None, graph: str, as_json: bool, **facts: Any) -> None:
+    """Correct what was said when a graph was registered with a service.
+
+    GRAPH is its hash. What is left out stays, and so does the graph itself.
+    """
+    from perfmodel.client import Client
+
+    with Client(service, api_key=key) as client:
+        found = client.correct_graph(graph, **facts)
+    if as_json:
+        print_json(asdict(found))
+    else:
+        tell(f"{found.graph}: {found.mode}, {found.batch_size} samples a step.")
 
 
 def _folder(folder: Path | None) -> Path:

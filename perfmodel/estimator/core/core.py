@@ -7,6 +7,7 @@ from copy import copy
 from typing import Any, Self
 
 from perfmodel.devices.catalog import Catalog
+from perfmodel.devices.sisters import sisters_of
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.non_blocking import NO_CAPTURES, NoModel
@@ -17,6 +18,7 @@ from perfmodel.estimator.core.resolved_placement import (
 )
 from perfmodel.estimator.jobs.captured_step import GraphSource
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.single.in_order import in_order
 from perfmodel.estimator.single.revised import revised
 from perfmodel.estimator.single.step_model import StepModel
 from perfmodel.graph.job import Job
@@ -59,6 +61,7 @@ class Core:
     ) -> None:
         self.accelerators = accelerators
         self.graphs = graphs
+        self._families: dict[str, tuple[AcceleratorSpec, ...]] = {}
         self._jobs: LruCache[str, PreparedJob] = LruCache(
             job_capacity,
             weigh=lambda key, job: job.step.profile.node_count,
@@ -90,8 +93,16 @@ class Core:
         before = {spec.name: spec for spec in self.accelerators}
         same = {spec.name for spec in accelerators if before.get(spec.name) == spec}
         named = {spec.name for spec in (*before.values(), *accelerators)}
+        # Sisters of what changed are predicted again too.
+        changed = [one for one in (*before.values(), *accelerators) if one.name in named - same]
+        again = {
+            sister.name
+            for one in changed
+            for known in (self.accelerators, accelerators)
+            for sister in sisters_of(one, known)
+        }
         # A device that is in neither is the machine that this runs on.
-        kept = [pair for pair in self._predicted.items() if pair[0][1] not in named - same]
+        kept = [pair for pair in self._predicted.items() if pair[0][1] not in again]
         other._predicted.put_all(kept)
         return other
 
@@ -122,6 +133,14 @@ class Core:
         """Return a job with its captured step if it is in memory; never waits."""
         return self._jobs.get(job_reference(job))
 
+    def forget_registered(self) -> None:
+        """Forget the jobs of registered graphs, and every answer: a graph may be others' by now.
+
+        What was predicted of them stays, as it rests on the graph alone.
+        """
+        self._jobs.drop(lambda key, prepared: prepared.job.graph is not None)
+        self.answers.drop(lambda key, answer: True)
+
     def resolve(self, placement: Placement, *, pointer: str = "/placement") -> ResolvedPlacement:
         """Look up the accelerators of a placement; as :func:`resolve_placement`, remembered."""
         known = self._placements.get(placement)
@@ -133,17 +152,43 @@ class Core:
     def predictions(self, pairs: Sequence[tuple[PreparedJob, AcceleratorSpec]]) -> list[Prediction]:
         """Return the prediction of each job on one accelerator; each pair is predicted once.
 
-        All that are not in memory go to the model in a single call.
+        All that are not in memory go to the model in a single call, with the sisters of their
+        accelerators: what is answered of a card does not depend on who asked for what before.
         """
         keys = [(prepared.key, accelerator.name) for prepared, accelerator in pairs]
         known = {key: self._predicted.get(key) for key in keys}
         missing = {key: pair for key, pair in zip(keys, pairs, strict=True) if known[key] is None}
         if missing:
-            answers = self.model.predict([prepared.on(spec) for prepared, spec in missing.values()])
-            for (key, pair), prediction in zip(missing.items(), answers, strict=True):
-                # Two that ask at once get the same: a model answers other batches a digit apart.
-                known[key] = self._predicted.keep_first(key, revised(*pair, prediction))
+            for key, prediction in self._predict(list(missing.values())).items():
+                # Two that ask at once get the same object.
+                known[key] = self._predicted.keep_first(key, prediction)
         return [found for key in keys if (found := known[key]) is not None]
+
+    def _predict(
+        self, pairs: Sequence[tuple[PreparedJob, AcceleratorSpec]]
+    ) -> dict[tuple[str, str], Prediction]:
+        """Predict jobs on accelerators and on all sisters of these, in their order."""
+        groups = {
+            (prepared.key, *[one.name for one in family]): (prepared, family)
+            for prepared, spec in pairs
+            for family in [self._sisters(spec)]
+        }
+        each = [(prepared, spec) for prepared, family in groups.values() for spec in family]
+        answers = iter(self.model.predict([prepared.on(spec) for prepared, spec in each]))
+        found = {}
+        for prepared, family in groups.values():
+            own = [revised(prepared, spec, next(answers)) for spec in family]
+            for spec, prediction in zip(family, in_order(family, own), strict=True):
+                found[prepared.key, spec.name] = prediction
+        return found
+
+    def _sisters(self, spec: AcceleratorSpec) -> tuple[AcceleratorSpec, ...]:
+        """Return what is the same chip as an accelerator of the catalogue; others are alone."""
+        if spec.name not in self.accelerators or self.accelerators.get(spec.name) is not spec:
+            return (spec,)
+        if spec.name not in self._families:
+            self._families[spec.name] = sisters_of(spec, self.accelerators)
+        return self._families[spec.name]
 
     def known_prediction(
         self, prepared: PreparedJob, accelerator: AcceleratorSpec

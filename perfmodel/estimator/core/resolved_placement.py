@@ -116,6 +116,8 @@ class ResolvedPlacement:
             or placement.cpu_cores is not None
             or placement.storage_bytes_per_s is not None
             or placement.storage_locality is not None
+            or self.fabric.plan.replicate > 1
+            or self.fabric.plan.offload
             or any([kind.part is not None for kind in self.kinds])
             or (len(self.kinds) > 1 and self.fabric.plan.batch_split is not BatchSplit.EQUAL)
         )

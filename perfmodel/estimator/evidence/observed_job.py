@@ -78,7 +78,7 @@ class ObservedJob:
         InvalidInputError
             An observation that cannot be answered, with a pointer to it.
         """
-        family = job_family(prepared.job)
+        family = prepared.family
         # What was observed is read by what the job is said to be.
         said = f"{family} {prepared.job.script}"
         key = (said, tuple(map(id, observations)))

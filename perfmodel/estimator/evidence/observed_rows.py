@@ -177,7 +177,7 @@ def _weighed_together(
         alike = replace(job, batch_size=batch_size, accumulation_steps=accumulation_steps)
         prepared = core.prepare(job if alike == job else alike)
         some, asked = [seen[at] for at in rows], [placements[at] for at in rows]
-        if prepared.has_plan_engine:
+        if not prepared.is_usual:
             pieces += [_observed(weighed_cells(core, job, one, word, ""), [one]) for one in some]
             continue
         kinds = {spec.name: spec for placement in asked for spec in placement.accelerators}
@@ -269,6 +269,7 @@ def cells_of_jobs(
         machine=words(columns.machine),
         fabric=words(columns.fabric),
         setting=words(columns.setting),
+        place=np.tile(np.arange(places), len(jobs)),
     )
 
 

@@ -14,6 +14,7 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.explain.explanation import Contribution, Explanation, Roofline
+from perfmodel.estimator.explain.kernel_nodes import with_kernels
 from perfmodel.estimator.explain.nearest import near_observations, near_points
 from perfmodel.estimator.explain.operator_shares import StepShares
 from perfmodel.estimator.explain.placement_stages import placed_chain
@@ -21,12 +22,16 @@ from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import predicted_cell
 from perfmodel.estimator.single.analytical import explain_roofline
 from perfmodel.estimator.single.emulation import emulation
-from perfmodel.estimator.single.engine import has_engine_law
+from perfmodel.estimator.single.engine import engine_roofline_s, has_engine_law
 from perfmodel.estimator.tables.estimates import answer_cell
 from perfmodel.features.roofline import device_share
 from perfmodel.graph.workload import Workload
 from perfmodel.lru import LruCache
 from perfmodel.predictors.explanation import Accelerators, MeasuredPoint, Stage, StepExplanation
+from perfmodel.predictors.kernels.kernel_times import KernelModel
+
+#: Where the chain of a tuned engine begins.
+ENGINE_ROOFLINE = "roofline of the engine"
 
 #: A stage that changes the time by a smaller part is left out.
 _NOTHING = 1e-6
@@ -49,14 +54,14 @@ class ExplainedStep:
     nearest: tuple[MeasuredPoint, ...]
 
     @classmethod
-    def of(cls, workload: Workload, found: StepExplanation) -> ExplainedStep:
-        """Add up the nodes."""
-        shares = StepShares.of(workload.graph, found.nodes)
+    def of(cls, workload: Workload, found: StepExplanation, kernels: KernelModel) -> ExplainedStep:
+        """Add up the nodes, with the work of those whose kernels were learned alone."""
+        shares = StepShares.of(workload.graph, with_kernels(workload, found.nodes, kernels))
         return cls(stages=found.stages, shares=shares, nearest=found.nearest)
 
 
 #: What was explained of jobs on accelerators.
-Explained = LruCache[tuple[str, str], ExplainedStep]
+Explained = LruCache[tuple[str, str, str], ExplainedStep]
 
 
 def explain_answer(
@@ -65,6 +70,7 @@ def explain_answer(
     placement: ResolvedPlacement,
     observed: ObservedJob | None = None,
     *,
+    kernels: KernelModel,
     most: int = 50,
     memory: Explained | None = None,
 ) -> Explanation:
@@ -77,6 +83,8 @@ def explain_answer(
     ----------
     observed : ObservedJob or None
         What observed steps say about the job.
+    kernels : KernelModel
+        Divides the step among operators whose kernels it has learned.
     most : int
         Groups of equal operators at most.
     """
@@ -85,10 +93,10 @@ def explain_answer(
     chain = placed_chain(cell, observed)
     accelerator = placement.kinds[chain.kind].accelerator
     predicted = cell.predictions[0][accelerator.name]
-    explained = explain_step(core, prepared, accelerator, predicted.time_s, memory)
+    explained = explain_step(core, prepared, accelerator, predicted.time_s, kernels, memory)
     stages = [
         *_up_to(
-            _longer(explained.stages, prepared.step.time_factor),
+            _first_stages(prepared, accelerator, explained),
             predicted.time_s,
             _last_stage(prepared, accelerator),
         ),
@@ -112,6 +120,7 @@ def explain_step(
     prepared: PreparedJob,
     accelerator: AcceleratorSpec,
     answer_s: float,
+    kernels: KernelModel,
     memory: Explained | None = None,
 ) -> ExplainedStep:
     """Explain the time of a job on one accelerator; remembered as long as its model answers.
@@ -123,11 +132,12 @@ def explain_step(
     """
     model, workload = core.model, prepared.on(accelerator)
     if not isinstance(model, ExplainingModel):
-        return ExplainedStep.of(workload, explain_roofline(workload, answer_s))
-    key = (prepared.key, accelerator.name)
+        return ExplainedStep.of(workload, explain_roofline(workload, answer_s), kernels)
+    key = (prepared.key, accelerator.name, kernels.version)
     known = memory.get(key) if memory is not None else None
     if known is None:
-        known = ExplainedStep.of(workload, model.explain(workload, _finder(core.accelerators)))
+        found = model.explain(workload, _finder(core.accelerators))
+        known = ExplainedStep.of(workload, found, kernels)
         if memory is not None:
             memory.put(key, known)
     return known
@@ -190,6 +200,18 @@ def _finder(catalog: Catalog) -> Accelerators:
             return None
 
     return find
+
+
+def _first_stages(
+    prepared: PreparedJob, accelerator: AcceleratorSpec, explained: ExplainedStep
+) -> list[Stage]:
+    """Return the stages that lead up to what is done to a prediction.
+
+    An engine begins with its own kernels: fused, and in the types that it keeps.
+    """
+    if has_engine_law(prepared.job, accelerator):
+        return [Stage(name=ENGINE_ROOFLINE, time_s=engine_roofline_s(prepared, accelerator))]
+    return _longer(explained.stages, prepared.step.time_factor)
 
 
 def _last_stage(prepared: PreparedJob, accelerator: AcceleratorSpec) -> str | None:

@@ -54,6 +54,9 @@ class OperatorShare:
     bound : str
         ``"launch"`` where calling them takes longer than their work, else ``"compute"`` or
         ``"memory"``, whichever takes longer at the peaks.
+    rests_on : str
+        ``"kernels"`` where such kernels were measured alone on accelerators of the maker, else
+        ``"model"``; all are then scaled to the step.
     """
 
     name: str
@@ -68,6 +71,7 @@ class OperatorShare:
     achieved_flops_per_s: float
     peak_flops_per_s: float | None
     bound: str
+    rests_on: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -18,6 +18,9 @@ from perfmodel.predictors.explanation import NodeParts
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
+#: What the time of an operator rests on.
+KERNELS, MODEL = "kernels", "model"
+
 
 class _Likeness(NamedTuple):
     """What a reader would call nodes equal by."""
@@ -58,6 +61,7 @@ class _Columns:
     memory_s: FloatArray
     work_s: FloatArray
     launch_s: FloatArray
+    by_kernels: FloatArray
 
     @classmethod
     def of(cls, nodes: NodeParts, group_of: IntArray, groups: int) -> _Columns:
@@ -74,6 +78,7 @@ class _Columns:
             memory_s=total(nodes.memory_s),
             work_s=total(nodes.work_s),
             launch_s=total(nodes.launch_s),
+            by_kernels=total(_by_kernels(nodes)),
         )
 
     def most_first(self) -> list[int]:
@@ -152,6 +157,7 @@ class StepShares:
             # Equal operators run on one unit: its rate follows from the sums.
             peak_flops_per_s=flops / compute_s if compute_s > 0 else None,
             bound=_bound(own, g),
+            rests_on=KERNELS if own.by_kernels[g] else MODEL,
         )
 
 
@@ -173,6 +179,11 @@ def _bound(columns: _Columns, g: int) -> str:
         return "launch"
     computes = columns.compute_s[g] >= columns.memory_s[g] and columns.compute_s[g] > 0
     return "compute" if computes else "memory"
+
+
+def _by_kernels(nodes: NodeParts) -> FloatArray:
+    flags = nodes.by_kernels
+    return np.zeros(len(nodes.work_s)) if flags is None else flags.astype(np.float64)
 
 
 def _shares(nodes: NodeParts) -> FloatArray:

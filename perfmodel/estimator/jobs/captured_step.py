@@ -12,7 +12,11 @@ from perfmodel.estimator.jobs.repeated_batches import RepeatedBatches
 from perfmodel.estimator.jobs.step_facts import StepFacts
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
-from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets, gradient_buckets
+from perfmodel.placement.data_parallel.gradient_buckets import (
+    BUCKET_BYTES,
+    GradientBuckets,
+    gradient_buckets,
+)
 from perfmodel.placement.data_parallel.one_step import BucketNumbers
 from perfmodel.placement.data_parallel.step_profile import StepProfile, step_profile
 from perfmodel.placement.memory.memory_profile import MemoryProfile, memory_profile
@@ -68,6 +72,17 @@ class CapturedStep:
     def buckets(self) -> GradientBuckets:
         """Its gradients, as data-parallel replicas share them."""
         return gradient_buckets(self.profile)
+
+    @cached_property
+    def gathered_units(self) -> GradientBuckets:
+        """The same, cut so that the parameters of each can be gathered for themselves.
+
+        Where few parameters are trained all others are gathered too: in units as large as buckets.
+        """
+        whole, trained = self.profile.parameter_bytes, self.profile.gradient_bytes
+        if not 0 < trained < whole:
+            return self.buckets
+        return gradient_buckets(self.profile, bucket_bytes=BUCKET_BYTES * trained / whole)
 
     @cached_property
     def bucket_numbers(self) -> BucketNumbers:

@@ -79,6 +79,7 @@ class GraphLibrary:
         mode: Mode,
         batch_size: int,
         tokens_per_sample: int | None = None,
+        owner: str = "",
     ) -> bool:
         """Keep a graph under its content hash.
 
@@ -86,6 +87,8 @@ class GraphLibrary:
         ----------
         batch_size : int
             Samples that the graph was captured with.
+        owner : str
+            Who registers it; ``""`` is nobody.
 
         Returns
         -------
@@ -106,6 +109,7 @@ class GraphLibrary:
                 mode=mode.value,
                 batch_size=batch_size,
                 tokens_per_sample=tokens_per_sample,
+                owner=owner,
             )
         )
 
@@ -211,7 +215,8 @@ def _check_agreement(job: Job, registration: Registration) -> None:
         if asked != captured:
             raise InvalidInputError(
                 f"The graph was captured with {name} {captured}, but the job asks for {asked}. "
-                f"Register a graph captured with {name} {asked}.",
+                f"Register a graph captured with {name} {asked}, or correct what was said of this "
+                f"one: PATCH /v1/graphs/{registration.graph_hash}?{name}={asked}.",
                 pointer=f"/job/{name}",
                 allowed=(str(captured),),
             )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from perfmodel.errors import MissingExtraError
+from perfmodel.errors import InvalidInputError, MissingExtraError
 from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.graph.job_form import parse_job
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def prepare_module(
     module: nn.Module,
-    args: tuple[Any, ...],
+    args: Any,
     kwargs: Mapping[str, Any] | None,
     settings: Mapping[str, Any],
 ) -> PreparedJob:
@@ -27,7 +27,7 @@ def prepare_module(
     Parameters
     ----------
     args, kwargs
-        One micro-batch of inputs, real or on the meta device.
+        One micro-batch of inputs, real or on the meta device; a tensor stands for one alone.
     settings : mapping
         Fields of a job besides its model; the mode is inference where nothing is said, the batch
         size that of the inputs.
@@ -35,7 +35,7 @@ def prepare_module(
     Raises
     ------
     InvalidInputError
-        A setting that makes no sense, or no inputs.
+        A setting that makes no sense, no module, or no inputs.
     CaptureError
         The step cannot be captured.
     MissingExtraError
@@ -48,7 +48,13 @@ def prepare_module(
     from perfmodel.zoo.own_module import bundle_of_module
     from perfmodel.zoo.resolve import program_of, source_of
 
-    bundle = bundle_of_module(module, args, kwargs, batch_size=settings.get("batch_size"))
+    if not callable(getattr(module, "named_parameters", None)):
+        raise InvalidInputError(
+            f"Give a torch.nn.Module; got {type(module).__name__}. A model by its name is asked "
+            "about with parse_request and estimate."
+        )
+    given = tuple(args) if isinstance(args, tuple | list) else (args,)
+    bundle = bundle_of_module(module, given, kwargs, batch_size=settings.get("batch_size"))
     stated = {"mode": "inference", **settings, "batch_size": bundle.samples}
     job = parse_job({**stated, "graph": "own"})
     graph = capture(program_of(bundle, job), source=source_of(bundle, job))

@@ -18,9 +18,12 @@ _DECODER_TYPES = frozenset(
 def has_plan_engine(job: Job) -> bool:
     """Tell whether the equations for plans, fitted on language models, answer for a job.
 
-    They were fitted on causal language models trained in 16 bits; the name or config says so.
+    They were fitted on causal language models trained in 16 bits, all their parameters; the name or
+    config says so.
     """
-    if job.mode is not Mode.TRAINING or job.precision in (Precision.FP32, Precision.TF32):
+    if job.mode is not Mode.TRAINING or not job.trains_all:
+        return False
+    if job.arithmetic in (Precision.FP32, Precision.TF32):
         return False
     if (job.model or "").startswith(_DECODERS):
         return transformer_shape(job) is not None

@@ -11,12 +11,15 @@ from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.estimator.jobs.plan_engine_jobs import has_plan_engine
 from perfmodel.features.node_work import node_work
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_identity import job_family
 from perfmodel.graph.workload import Workload
 from perfmodel.placement.data_parallel.data_parallel_constants import fitted_constants
 from perfmodel.placement.estimate import MemoryEstimate
 from perfmodel.placement.feeding.input_samples import collate_s
 from perfmodel.placement.memory.memory_profile import MemoryProfile, memory_profile
 from perfmodel.placement.sharing.job_load import JobLoad
+from perfmodel.placement.transformers.transformer_jobs import transformer_shape
+from perfmodel.types import Mode
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,7 +55,13 @@ class PreparedJob:
             if unpriced
             else ()
         )
-        object.__setattr__(self, "warnings", (*self.step.warnings, *missing))
+        said = (*self.step.warnings, *missing, *_no_cache(self.job))
+        object.__setattr__(self, "warnings", said)
+
+    @cached_property
+    def family(self) -> str:
+        """What it shares with jobs that differ in their batch alone, and with what they reached."""
+        return job_family(self.job)
 
     @cached_property
     def samples(self) -> int:
@@ -83,6 +92,24 @@ class PreparedJob:
         return has_plan_engine(self.job)
 
     @cached_property
+    def is_usual(self) -> bool:
+        """Whether replicas of it share gradients as those of any other job: what many columns say.
+
+        The equations for plans answer for some jobs; others say how they share, or train few of
+        their parameters.
+        """
+        job = self.job
+        return not self.has_plan_engine and job.mixed_precision is None and job.trains_all
+
+    @cached_property
+    def trained_share(self) -> float:
+        """Part of the parameters that is trained, where the job says that it is not all of them."""
+        if self.job.trains_all:
+            return 1.0
+        profile = self.step.profile
+        return profile.gradient_bytes / max(profile.parameter_bytes, profile.gradient_bytes, 1.0)
+
+    @cached_property
     def straggler(self) -> float:
         """Relative spread of the times of equal replicas."""
         return fitted_constants().straggler_of(self.job.model)
@@ -99,9 +126,22 @@ class PreparedJob:
             accelerator=accelerator,
             mode=job.mode,
             batch_size=self.captured_samples,
-            precision=accelerator.computed_as(job.precision),
+            precision=accelerator.computed_as(job.arithmetic),
             memory_format=job.memory_format,
             compiler=job.compiler.answered_as,
             software=job.software,
             threads=accelerator.core_count if accelerator.kind == "cpu" else None,
         )
+
+
+def _no_cache(job: Job) -> tuple[str, ...]:
+    """Say of one token in inference that nothing came before it."""
+    is_one = job.mode is Mode.INFERENCE and job.sequence_length == 1
+    return (ONE_TOKEN_WARNING,) if is_one and transformer_shape(job) is not None else ()
+
+
+#: Said where a language model is asked for one token, which is not the step that writes text.
+ONE_TOKEN_WARNING = (
+    "sequence_length 1 is answered as a text of one token: no keys and values of tokens before it "
+    "are read, as in writing text. Ask for zoo/gpt2-decode where such a step is meant."
+)

@@ -11,12 +11,19 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
+from perfmodel.estimator.single.plan_engine import transformer_training
 from perfmodel.placement.estimate import MemoryEstimate
-from perfmodel.placement.memory.memory import memory_columns, memory_estimate, oom_probability
+from perfmodel.placement.memory.memory import (
+    kept_otherwise,
+    memory_columns,
+    memory_estimate,
+    oom_probability,
+)
 from perfmodel.placement.memory.memory_parts import MemoryPlan
 from perfmodel.placement.plans.compiled_memory import compiled_memory_bytes
 from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice
-from perfmodel.placement.topology.topology import Plan
+from perfmodel.placement.topology.topology import Offload, Plan
+from perfmodel.placement.transformers.transformer_shape import TransformerShape
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -51,7 +58,7 @@ def _memory_on(prepared: PreparedJob, placement: ResolvedPlacement, kind: Kind) 
     """Return the memory of one accelerator of a kind; it is worked out once for all that agree."""
     plan = placement.fabric.plan
     # Replicas that share nothing out hold the same, however many they are beyond one.
-    plain = not (placement.is_split or plan.zero_stage)
+    plain = not (placement.is_split or plan.zero_stage or plan.offload)
     told_apart = (placement.count > 1, plan.sequence_parallel) if plain else plan
     key = (kind.accelerator.name, kind.part, told_apart)
     known = prepared.memories.get(key)
@@ -59,10 +66,19 @@ def _memory_on(prepared: PreparedJob, placement: ResolvedPlacement, kind: Kind) 
         if len(prepared.memories) >= _MOST_MEMORIES:
             prepared.memories.clear()
         found = _compiled_memory(prepared, kind.held, plan) or memory_estimate(
-            prepared.memory_profile, kind.held, job=prepared.job, plan=plan
-        )
+            prepared.memory_profile, kind.held, job=prepared.job, plan=plan,
+            shape=_read_shape(prepared, plan),
+        )  # fmt: skip
         known = prepared.memories[key] = (kind.accelerator, found)
     return known[1]
+
+
+def _read_shape(prepared: PreparedJob, plan: Plan) -> TransformerShape | None:
+    """Return the dimensions of a model where its memory depends on them and its name has none."""
+    if plan.expert == 1 and Offload.ACTIVATIONS not in plan.offload:
+        return None
+    training = transformer_training(prepared)
+    return None if training is None else training.shape
 
 
 def replica_memory(
@@ -85,6 +101,7 @@ def replica_memory(
             data=columns.groups.ranks[place],
             zero_stage=float(columns.zero_stage),
             micro_batches=float(prepared.job.accumulation_steps),
+            **kept_otherwise(None, prepared.job),
         ),
     )
     room = memory.capacity_bytes - memory.peak_bytes

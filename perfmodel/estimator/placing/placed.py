@@ -19,12 +19,14 @@ from perfmodel.estimator.placing.cells import (
     whole_half_width,
 )
 from perfmodel.estimator.placing.feeding import fullest_host, stall_s, states_feeding
+from perfmodel.estimator.placing.offloading import HALF_WIDTH, offload_warnings, offloaded
 from perfmodel.estimator.placing.replicas import (
     half_width,
     is_plain,
     plain_step,
     replica_parts,
     replicated_steps,
+    sharing_of,
     throughput,
     wait_for_each_other,
 )
@@ -117,6 +119,8 @@ def _placed(cells: Cells, prepared: PreparedJob, placement: ResolvedPlacement) -
         found = _split(prepared, placement, times)
     else:
         found = _several(prepared, placement, times)
+    if placement.fabric.plan.offload:
+        found = _offloaded(prepared, placement, found)
     wide = math.hypot(found.half_width, max(s.half_width for s in slow))
     basis = weakest([found.basis, *(s.basis for s in slow)])
     beside_it = _shared(prepared, placement, predictions, neighbours)
@@ -133,7 +137,11 @@ def _placed(cells: Cells, prepared: PreparedJob, placement: ResolvedPlacement) -
         high=float(high),
         half_width=float(whole_half_width(at_low, at_high, found.half_width)),
         basis=weakest([*(p.basis for p in predictions), found.basis]) or Basis.DEFAULT,
-        warnings=(*found.warnings, *split_warnings(prepared, placement)),
+        warnings=(
+            *found.warnings,
+            *split_warnings(prepared, placement),
+            *offload_warnings(placement),
+        ),
         neighbours=beside_it.neighbours,
         neighbour_bytes=beside_it.bytes,
         slowdowns=tuple(slow),
@@ -198,14 +206,16 @@ def _several(
     job, several = prepared.job, placement.count > 1
     stage = placement.fabric.plan.zero_stage
     dealt = _dealt(prepared, placement, times)
+    groups, sharing = sharing_of(prepared, placement)
     parts = replica_parts(
         times if dealt is None else [dealt],
-        placement.world,
-        prepared.step.buckets,
+        groups,
+        prepared.step.buckets if job.trains_all else prepared.step.gathered_units,
         mode=job.mode,
         zero_stage=stage,
         accumulation_steps=job.accumulation_steps,
         straggler=prepared.straggler,
+        sharing=sharing,
     )
     rates = throughput(
         times if dealt is None else [dealt] * len(times),
@@ -258,6 +268,19 @@ def _split(
         rates=np.asarray(samples / parts.step_time_s),
         half_width=_OF_A_PLAN,
         basis=placement.scaling_basis,
+    )
+
+
+def _offloaded(prepared: PreparedJob, placement: ResolvedPlacement, placed: _Levels) -> _Levels:
+    """Add what is copied to and from the memory of the host, and updated there."""
+    host = offloaded(prepared, placement, placed.parts)
+    longer = host.parts.step_time_s / placed.parts.step_time_s
+    return replace(
+        placed,
+        parts=host.parts,
+        rates=placed.rates / longer,
+        half_width=math.hypot(placed.half_width, HALF_WIDTH * host.share),
+        basis=weakest([placed.basis, Basis.ANALYTICAL]),
     )
 
 

@@ -24,11 +24,12 @@ from perfmodel.estimator.placing.cells import (
     whole_half_width,
 )
 from perfmodel.estimator.placing.columns import ReplicaColumns
-from perfmodel.placement.data_parallel.data_parallel import data_parallel_parts
+from perfmodel.placement.data_parallel.data_parallel import Sharding, data_parallel_parts
 from perfmodel.placement.data_parallel.gathered_pass import gathered_pass_parts
 from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets, gradient_buckets
 from perfmodel.placement.data_parallel.one_step import OneReplicaGroup
 from perfmodel.placement.fabric.groups import CommGroups
+from perfmodel.placement.fabric.rank_groups import Dimension
 from perfmodel.placement.step_parts import StepNumbers, StepParts
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import LADDER, RUNG, Mode
@@ -61,6 +62,7 @@ def replica_parts(
     zero_stage: int = 0,
     accumulation_steps: int = 1,
     straggler: npt.ArrayLike | None = None,
+    sharing: Sharding | None = None,
 ) -> StepParts:
     """Return the parts of the steps of equal batches on accelerators of some kinds.
 
@@ -74,6 +76,8 @@ def replica_parts(
         One job, or one for each row of the times.
     straggler : array_like or None
         Relative spread of the ranks' times, which broadcasts against the times.
+    sharing : Sharding or None
+        How training shares, where that is not the usual way.
 
     Returns
     -------
@@ -94,6 +98,7 @@ def replica_parts(
         zero_stage=zero_stage,
         accumulation_steps=accumulation_steps,
         straggler=straggler,
+        sharing=sharing,
     )
 
 
@@ -189,13 +194,30 @@ def replicated_steps(
     )
 
 
+def sharing_of(
+    prepared: PreparedJob, placement: ResolvedPlacement
+) -> tuple[CommGroups, Sharding | None]:
+    """Return the ranks that share shards or gradients, and how, where that is not the usual way."""
+    mixed, hybrid = prepared.job.mixed_precision, placement.fabric.plan.replicate > 1
+    if mixed is None and not hybrid:
+        return placement.world, None
+    fabric = placement.fabric
+    return (
+        fabric.slowest_group(Dimension.SHARD) if hybrid else placement.world,
+        Sharding(
+            across=fabric.slowest_group(Dimension.REPLICATE) if hybrid else None,
+            reduced=1.0 if mixed is None else mixed.reduced_over_computed,
+        ),
+    )
+
+
 def is_plain(prepared: PreparedJob, placement: ResolvedPlacement) -> bool:
     """Tell whether :func:`plain_step` answers for a job on a placement."""
     if placement.count == 1 or not placement.is_plain:
         return placement.is_plain
     # Parameters that are gathered in inference are asked about too rarely for a form of their own.
     gathered = prepared.job.mode is Mode.INFERENCE and placement.fabric.plan.zero_stage == 3
-    return not (prepared.has_plan_engine or gathered)
+    return prepared.is_usual and not gathered
 
 
 def plain_step(

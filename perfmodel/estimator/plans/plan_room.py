@@ -12,12 +12,16 @@ import numpy.typing as npt
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.placement.memory.memory import MemoryColumns, columns_of_parts, expert_share
+from perfmodel.placement.memory.memory import (
+    MemoryColumns,
+    columns_of_parts,
+    expert_share,
+    kept_otherwise,
+)
 from perfmodel.placement.memory.memory_parts import MemoryParts, MemoryPlan, memory_parts
 from perfmodel.placement.memory.memory_profile import MemoryProfile
 from perfmodel.placement.plan_steps.plan_cells import (
     Checkpointing,
-    NumberBytes,
     PlanChoice,
     PlanColumns,
     ShapeColumns,
@@ -105,7 +109,7 @@ class CapturedRoom:
         """
         profile = self.prepared.memory_profile
         most = float(profile.activation_corners.max(initial=0.0))
-        is_mixed = self.prepared.job.precision in (Precision.AMP_BF16, Precision.AMP_FP16)
+        is_mixed = self.prepared.job.arithmetic in (Precision.AMP_BF16, Precision.AMP_FP16)
         if not is_mixed or most == 0:
             return 0.0
         cast = (1 - expert_share(self.prepared.job)) * profile.parameter_bytes / 2
@@ -115,9 +119,7 @@ class CapturedRoom:
         """Return the part of the activations that is left by what is recomputed."""
         training, count = self.training, len(columns.data)
         shape = ShapeColumns.of([training.shape]).take(np.zeros(count, dtype=np.int64))
-        numbers = NumberBytes.of([training.precision], [training.optimizer]).take(
-            np.zeros(count, dtype=np.int64)
-        )
+        numbers = training.numbers.take(np.zeros(count, dtype=np.int64))
         fused = np.full(count, float(training.fused_attention))
         plain = replace(columns, checkpointing=np.full(count, float(Checkpointing.NONE)))
         again, once = (plan_memory(shape, c, numbers, fused).activations for c in (columns, plain))
@@ -132,7 +134,7 @@ class CapturedRoom:
                 expert=plan.expert, expert_share=expert_share(self.prepared.job),
                 zero_stage=plan.zero_stage, sequence_parallel=plan.sequence_parallel > 0,
                 micro_batches=plan.micro_batches, schedule=schedule,
-                virtual_stages=plan.virtual_stages,
+                virtual_stages=plan.virtual_stages, **kept_otherwise(None, self.prepared.job),
             ),
         )  # fmt: skip
 

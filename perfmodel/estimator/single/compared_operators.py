@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perfmodel.estimator.kernels.loading import load_kernels
 from perfmodel.estimator.single.loading import load_model
 from perfmodel.estimator.single.operators_alone import OperatorCall, predict_operators
 from perfmodel.predictors.prediction import Prediction
@@ -47,8 +48,8 @@ def compared_operators(
         for one in asked
         if one.graph is not None
     ]
-    model = load_model(models).model
-    answers = iter(predict_operators(model, calls, found.accelerator))
+    model, (kernels, _) = load_model(models).model, load_kernels(models)
+    answers = iter(predict_operators(model, calls, found.accelerator, kernels))
     return tuple(
         ComparedOperator(priced=one, prediction=None if one.graph is None else next(answers))
         for one in found.operators

@@ -47,7 +47,7 @@ def emulation(job: Job, spec: AcceleratorSpec) -> Emulation | None:
     >>> [emulation(job, Catalog.default().get(n)) for n in ("EPYC-7742", "EPYC-9654", "A10")]
     [Emulation(factor=15.0, half_width=0.9162907318741551), None, None]
     """
-    rate = job.precision.matrix_rate
+    rate = job.arithmetic.matrix_rate
     if spec.kind != "cpu" or spec.vendor not in _X86_VENDORS or rate not in ("fp16", "bf16"):
         return None
     if rate in spec.peak_flops:

@@ -9,7 +9,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.graph.job import Job
 from perfmodel.placement.fitted import fitted
-from perfmodel.predictors.engines.engine_kernels import engine_kernels
+from perfmodel.predictors.engines.engine_kernels import EngineKernels, engine_kernels
 from perfmodel.predictors.engines.engine_law import EngineLaw, is_covered
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import Basis, Compiler, Mode
@@ -35,8 +35,24 @@ def has_engine_law(job: Job, spec: AcceleratorSpec) -> bool:
     return (
         job.compiler is Compiler.TENSORRT
         and job.mode is Mode.INFERENCE
-        and is_covered(spec, job.precision)
+        and is_covered(spec, job.arithmetic)
     )
+
+
+def engine_roofline_s(prepared: PreparedJob, spec: AcceleratorSpec) -> float:
+    """Return the time of an engine's kernels at the peak and the full bandwidth.
+
+    Parameters
+    ----------
+    prepared : PreparedJob
+        One of :func:`has_engine_law`.
+    """
+    law, kernels = EngineLaw.from_dict(fitted("engines")["law"]), _kernels(prepared)
+    return law.roofline_s(kernels, spec, prepared.job.arithmetic) * prepared.step.time_factor
+
+
+def _kernels(prepared: PreparedJob) -> EngineKernels:
+    return engine_kernels(prepared.step.graph)
 
 
 def single_with_engine(
@@ -52,9 +68,9 @@ def single_with_engine(
         Of the model, whose version it keeps.
     """
     constants = fitted("engines")
-    kernels = engine_kernels(prepared.step.graph)
+    kernels = _kernels(prepared)
     law = EngineLaw.from_dict(constants["law"])
-    time_s = law.time_s(kernels, spec, prepared.job.precision) * prepared.step.time_factor
+    time_s = law.time_s(kernels, spec, prepared.job.arithmetic) * prepared.step.time_factor
     batched = prepared.job.batch_size >= _BATCHED
     half = constants["half_width"]["batched" if batched else "single"]
     if not kernels.is_known:

@@ -92,7 +92,7 @@ def not_learned(job: Job, spec: AcceleratorSpec) -> tuple[NotLearned, ...]:
         Precision.INT8: _INT8, Precision.FP8: _FP8,
         Compiler.TENSORRT: _TENSORRT, Compiler.OPENVINO: _OPENVINO,
     }  # fmt: skip
-    return tuple(found[asked] for asked in (job.precision, job.compiler) if asked in found)
+    return tuple(found[asked] for asked in (job.arithmetic, job.compiler) if asked in found)
 
 
 def unsupported(job: Job, spec: AcceleratorSpec) -> tuple[str, ...]:
@@ -105,12 +105,12 @@ def unsupported(job: Job, spec: AcceleratorSpec) -> tuple[str, ...]:
     ()
     """
     said = []
-    slower, rate = emulation(job, spec), job.precision.matrix_rate
+    slower, rate = emulation(job, spec), job.arithmetic.matrix_rate
     if slower is not None:
         said.append(EMULATED_WARNING.format(device=spec.name, rate=rate, factor=slower.factor))
-    elif not spec.supports(job.precision):
-        used = spec.rate_of(job.precision)
-        text = NO_TF32_WARNING if job.precision is Precision.TF32 else NO_UNITS_WARNING
+    elif not spec.supports(job.arithmetic):
+        used = spec.rate_of(job.arithmetic)
+        text = NO_TF32_WARNING if job.arithmetic is Precision.TF32 else NO_UNITS_WARNING
         said.append(text.format(device=spec.name, rate=rate, used=used))
     if job.compiler is Compiler.TENSORRT and (spec.vendor, spec.kind) != ("NVIDIA", "gpu"):
         said.append(NO_TENSORRT_WARNING.format(device=spec.name))

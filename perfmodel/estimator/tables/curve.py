@@ -143,7 +143,7 @@ def draw_curve(
         A name that the catalogue does not hold.
     """
     spec = core.accelerators.get(asked.accelerator)
-    if prepared.has_plan_engine:
+    if not prepared.is_usual:
         placements = [core.resolve(placement_of(n, asked)) for n in (1, *asked.counts)]
         answers = [answer_cell(core, prepared, placement, observed) for placement in placements]
         return _of_estimates(spec, asked, answers)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.errors import InvalidInputError
+from perfmodel.errors import InvalidInputError, InvalidPlacementError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import is_weighed
@@ -17,7 +17,7 @@ from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
-from perfmodel.estimator.placing.replicas import replica_parts
+from perfmodel.estimator.placing.replicas import replica_parts, sharing_of
 from perfmodel.estimator.single.plan_engine import transformer_training
 from perfmodel.estimator.tables.estimates import answer_cell
 from perfmodel.estimator.tables.one_of_each import computing_s, on_one_of_each
@@ -125,6 +125,12 @@ class ReplicaSteps:
         cls, core: Core, asked: Sequence[PreparedJob], placement: ResolvedPlacement
     ) -> ReplicaSteps:
         """Ask for steps on one accelerator of each kind; ``asked`` is as of the smallest batch."""
+        if placement.fabric.plan.offload:
+            raise InvalidPlacementError(
+                "Over batches nothing is answered of what lies in the memory of the host. Leave "
+                "offload out, or ask for the batches one by one.",
+                pointer=f"{placement.pointer}/plan/offload",
+            )
         times = [
             [computing_s(one) for one in on_one_of_each(core, prepared, placement)]
             for prepared in asked
@@ -158,9 +164,12 @@ class ReplicaSteps:
         self, batch: IntArray, accumulation: IntArray, *, zero_stage: int
     ) -> FloatArray:
         """Return what replicas take that share gradients, or more of a stage of ZeRO."""
+        groups, sharing = sharing_of(self.prepared, self.placement)
+        if zero_stage != self.placement.fabric.plan.zero_stage:
+            groups, sharing = self.placement.world, None
         parts = replica_parts(
-            [self._alone(batch)], self.placement.world, self.prepared.step.buckets,
-            mode=Mode.TRAINING, zero_stage=zero_stage, straggler=self.prepared.straggler,
+            [self._alone(batch)], groups, self.prepared.step.buckets, mode=Mode.TRAINING,
+            zero_stage=zero_stage, straggler=self.prepared.straggler, sharing=sharing,
         )  # fmt: skip
         # Gradients are exchanged in the last micro-batch alone.
         further = (accumulation - 1) * (self._alone(batch) - self._saved(batch))

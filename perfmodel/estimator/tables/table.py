@@ -30,7 +30,6 @@ from perfmodel.estimator.placing.placed import CAPTURED
 from perfmodel.estimator.placing.slowdowns import Neighbours, neighbours
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, estimate_of
 from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import job_family
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Placement
@@ -197,7 +196,7 @@ class Filling:
                 by_column[len(placement.kinds), placement.fabric.plan.zero_stage].append(column)
         by_row: dict[tuple[Mode, int], list[int]] = defaultdict(list)
         for row, job in enumerate(self._prepared):
-            if job is not None and not job.has_plan_engine:
+            if job is not None and job.is_usual:
                 by_row[job.job.mode, job.job.accumulation_steps].append(row)
         for rows in by_row.values():
             for _, columns in sorted(by_column.items()):
@@ -315,7 +314,7 @@ class Filling:
 
     @staticmethod
     def _is_filled(job: PreparedJob, placement: ResolvedPlacement) -> bool:
-        return placement.is_plain and not job.has_plan_engine
+        return placement.is_plain and job.is_usual
 
     def _fill_cell(self, at: tuple[int, int], cell: Cells) -> None:
         (job,), (placement,) = cell.jobs, cell.placements
@@ -419,7 +418,7 @@ def _observed(
     rows: dict[str, list[int]] = defaultdict(list)
     for row, job in enumerate(prepared):
         if job is not None:
-            rows[job_family(job.job)].append(row)
+            rows[job.family].append(row)
     found: dict[int, ObservedJob] = {}
     errors: _Errors = []
     of_job = partial(ObservedJob.of, core, strangers=strangers, told=told)

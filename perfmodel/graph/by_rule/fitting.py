@@ -63,17 +63,13 @@ class _Fit:
         _check_structure(graphs)
         tensor_kinds, tensors = self._tensor_kinds(graphs)
         call_kinds, calls = self._call_kinds(graphs)
-        return RuledGraph(
+        return RuledGraph.of(
+            first,
             degrees=self._degrees,
             tensor_kinds=tensor_kinds,
             call_kinds=call_kinds,
             tensors=tensors,
-            storages=[tensor.storage for tensor in first.tensors],
             calls=calls,
-            inputs=[node.inputs for node in first.nodes],
-            outputs=[node.outputs for node in first.nodes],
-            names=[node.name for node in first.nodes],
-            source=first.source,
         )
 
     def _tensor_kinds(self, graphs: Sequence[Graph]) -> tuple[list[TensorKind], list[int]]:

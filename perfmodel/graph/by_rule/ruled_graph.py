@@ -63,6 +63,31 @@ class RuledGraph:
     names: Sequence[str]
     source: Mapping[str, str]
 
+    @classmethod
+    def of(
+        cls,
+        graph: Graph,
+        *,
+        degrees: Degrees,
+        tensor_kinds: Sequence[TensorKind],
+        call_kinds: Sequence[CallKind],
+        tensors: Sequence[int],
+        calls: Sequence[int],
+    ) -> RuledGraph:
+        """Return graphs that are wired as a given one is, whatever their sizes."""
+        return cls(
+            degrees=degrees,
+            tensor_kinds=tensor_kinds,
+            call_kinds=call_kinds,
+            tensors=tensors,
+            storages=[tensor.storage for tensor in graph.tensors],
+            calls=calls,
+            inputs=[node.inputs for node in graph.nodes],
+            outputs=[node.outputs for node in graph.nodes],
+            names=[node.name for node in graph.nodes],
+            source=graph.source,
+        )
+
     def at(self, *point: int) -> Graph:
         """Return the graph at values of the variables."""
         products = terms(point, self.degrees)

@@ -49,17 +49,13 @@ def transferred(rules: RuledGraph, point: Point, captured: Graph) -> RuledGraph 
         for place, (node, other) in enumerate(zip_longest(captured.nodes, theirs))
     ]
     call_kinds, of_node = _numbered(calls)
-    return RuledGraph(
+    return RuledGraph.of(
+        captured,
         degrees=rules.degrees,
         tensor_kinds=tensor_kinds,
         call_kinds=call_kinds,
         tensors=tensors,
-        storages=[tensor.storage for tensor in captured.tensors],
         calls=of_node,
-        inputs=[node.inputs for node in captured.nodes],
-        outputs=[node.outputs for node in captured.nodes],
-        names=[node.name for node in captured.nodes],
-        source=captured.source,
     )
 
 

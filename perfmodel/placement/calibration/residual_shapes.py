@@ -23,6 +23,8 @@ _PLACEMENT_LENGTH = 0.7
 _HOST_LENGTH = 0.5
 #: Logarithms of batches that differ by less are those of one batch.
 _EQUAL = 1e-9
+#: Shapes over batches that :func:`batch_shapes` returns.
+BATCH_SHAPES = ("", "batch_slope", "batch_curve", "batch")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +136,19 @@ SHAPES: Mapping[str, Shape] = MappingProxyType(
 def log_batch(batch_size: float) -> float:
     """Return the logarithm of a batch that its shapes are made of."""
     return math.log(batch_size / _BATCH_AT)
+
+
+def batch_shapes(a: float, b: FloatArray) -> FloatArray:
+    """Return the shapes over batches of one batch with some, both as :func:`log_batch` says.
+
+    Returns
+    -------
+    ndarray, shape (shapes, batches)
+        In the order of :data:`BATCH_SHAPES`; the first is 1.
+    """
+    one = np.array([a])
+    same = np.abs(one - b) < _EQUAL
+    return np.stack([np.ones(len(b)), a * b, _near(one, b, _BATCH_LENGTH)[0], same])
 
 
 def curve_matrix(b: ShapeColumns) -> FloatArray:

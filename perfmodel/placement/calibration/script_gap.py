@@ -83,10 +83,14 @@ class ScriptGap:
     def mean(self, cells: StepCells) -> FloatArray:
         """Return by how much the residual of steps is expected to be larger, (fields, rows)."""
         found = np.zeros((len(Field), len(cells)))
-        known = [self.machines.get(machine, self.usual) for machine in cells.machine.tolist()]
+        known = [self.on(machine) for machine in cells.machine.tolist()]
         for field in OF_SCRIPTS:
             found[field] = [one[field] for one in known]
         return found
+
+    def on(self, machine: str) -> Mapping[Field, float]:
+        """Return by how much residuals on a machine, by its word, are expected to be larger."""
+        return self.machines.get(machine, self.usual)
 
     def variance(self, before: FloatArray) -> FloatArray:
         """Return the variance of residuals of scripts, from that of any job, (fields, rows)."""

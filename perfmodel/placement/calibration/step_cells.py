@@ -14,6 +14,7 @@ from perfmodel.placement.step_parts import StepParts
 
 FloatArray = npt.NDArray[np.float64]
 TextArray = npt.NDArray[np.str_]
+Codes = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int64] | npt.NDArray[np.bool_]
 
 #: Of what runs on the accelerator, the part beside which gradients can be exchanged.
@@ -29,7 +30,7 @@ _IDENTITY = (
     "largest_share",
 )  # fmt: skip
 _FLAGS = ("guessed",)
-_COLUMNS = (*_NUMBERS, *_FLAGS, *_TEXTS)
+_COLUMNS = (*_NUMBERS, *_FLAGS, *_TEXTS, "place")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,6 +66,8 @@ class StepCells:
         What carries the communication: link, network, cluster.
     setting : ndarray of str
         What else tells a placement from others: plan, limits, neighbours; empty for plain ones.
+    place : ndarray of int
+        Rows of equal codes are on equal placements; those of others may be, too.
 
     Raises
     ------
@@ -87,6 +90,7 @@ class StepCells:
     machine: TextArray
     fabric: TextArray
     setting: TextArray
+    place: Codes
 
     def __post_init__(self) -> None:
         rows = len(self.batch_size)
@@ -124,6 +128,7 @@ class StepCells:
         machine: str | Sequence[str] = "",
         fabric: str | Sequence[str] = "",
         setting: str | Sequence[str] = "",
+        place: Codes | None = None,
     ) -> Self:
         """Return the cells of one job; everything but the parts may be one value for all rows."""
         rows = len(parts.compute_s)
@@ -150,6 +155,7 @@ class StepCells:
             machine=texts(machine),
             fabric=texts(fabric),
             setting=texts(setting),
+            place=np.arange(rows) if place is None else place,
         )
 
     def identities(self) -> list[tuple[object, ...]]:
@@ -172,8 +178,10 @@ class StepCells:
     def join(cls, pieces: Sequence[Self]) -> Self:
         """Return the rows of several, one after the other."""
         columns = {
-            name: np.concatenate([getattr(piece, name) for piece in pieces]) for name in _COLUMNS
+            name: np.concatenate([getattr(piece, name) for piece in pieces])
+            for name in (*_NUMBERS, *_FLAGS, *_TEXTS)
         }
+        columns["place"] = _codes_of(pieces)
         return cls(parts=StepParts.join([piece.parts for piece in pieces]), **columns)
 
     def order(self, *last: FloatArray) -> npt.NDArray[np.int64]:
@@ -181,3 +189,10 @@ class StepCells:
         parts = [getattr(self.parts, one.name) for one in fields(StepParts)]
         keys = [getattr(self, name) for name in (*_TEXTS, *_FLAGS, *_NUMBERS)]
         return np.lexsort(tuple(reversed([*keys, *parts, *last]))).astype(np.int64)
+
+
+def _codes_of(pieces: Sequence[StepCells]) -> Codes:
+    """Return the codes of placements of all pieces; none is in two of them."""
+    ends = np.cumsum([0, *(int(piece.place.max(initial=-1)) + 1 for piece in pieces)])
+    each = [piece.place + start for piece, start in zip(pieces, ends.tolist(), strict=False)]
+    return np.concatenate(each)

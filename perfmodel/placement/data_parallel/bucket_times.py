@@ -30,11 +30,16 @@ class BucketTimes:
     ----------
     buckets : GradientBuckets
         Spread so that its jobs broadcast against the cells.
+    reduced : float
+        How many times the bytes of the gradients are reduced, > 0.
     """
 
-    def __init__(self, buckets: GradientBuckets, groups: CommGroups) -> None:
+    def __init__(
+        self, buckets: GradientBuckets, groups: CommGroups, *, reduced: float = 1.0
+    ) -> None:
         self._buckets = buckets
         self._groups = groups
+        self._reduced_bytes = buckets.size_bytes * reduced
         self._alone: dict[Collective, tuple[FloatArray, FloatArray]] = {}
 
     def all_reduce_s(self, inside: FloatArray, between: FloatArray) -> FloatArray:
@@ -45,11 +50,18 @@ class BucketTimes:
         inside, between : ndarray, shape (...)
             Factors of the two levels.
         """
-        return self._slowed_s(Collective.ALL_REDUCE, self._buckets.size_bytes, inside, between)
+        return self._slowed_s(Collective.ALL_REDUCE, self._reduced_bytes, inside, between)
 
     def reduce_scatter_s(self, inside: FloatArray, between: FloatArray) -> FloatArray:
         """Return the time to reduce and scatter one bucket of each group."""
-        return self._slowed_s(Collective.REDUCE_SCATTER, self._buckets.size_bytes, inside, between)
+        return self._slowed_s(Collective.REDUCE_SCATTER, self._reduced_bytes, inside, between)
+
+    def all_reduce_of_shards_s(
+        self, ranks: FloatArray, inside: FloatArray, between: FloatArray
+    ) -> FloatArray:
+        """Return the time to reduce one of so many shards of one bucket of each group."""
+        shard = self._reduced_bytes / ranks[..., None]
+        return self._slowed_s(Collective.ALL_REDUCE, shard, inside, between)
 
     def all_gather_s(self, inside: FloatArray, between: FloatArray) -> FloatArray:
         """Return the time to gather the parameters behind one bucket of each group."""

@@ -12,7 +12,10 @@ as exposed too. Equal accelerators never need quite equal times, and every step 
 slowest of n, whose excess over the mean grows as :math:`\sqrt{2 \ln n}`. The host starts each
 collective, and gradients are copied into buckets and out.
 
-Sharded forms (:mod:`.sharded_step`) share the optimizer and gather parameters.
+Sharded forms (:mod:`.sharded_step`) share the optimizer and gather parameters. Where groups share
+out inside of themselves and hold the same shards as others (hybrid sharding), each bucket is
+scattered in a group and its shards are reduced over the groups, on a stream of their own: the
+longer of both counts.
 Replicas of inference do not communicate, but for parameters that they share
 (:mod:`.gathered_pass`).
 
@@ -23,6 +26,7 @@ Reference: Li et al., PyTorch Distributed: Experiences on Accelerating Data Para
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +47,23 @@ from perfmodel.placement.step_parts import StepParts
 FloatArray = npt.NDArray[np.float64]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sharding:
+    """How replicas share, where that is not the usual way.
+
+    Parameters
+    ----------
+    across : CommGroups or None
+        Ranks that hold the same shard, where the groups of a step share out in several of them
+        (hybrid sharding): what was scattered is reduced over them.
+    reduced : float
+        How many times the bytes of the gradients are reduced, > 0.
+    """
+
+    across: CommGroups | None = None
+    reduced: float = 1.0
+
+
 def data_parallel_parts(
     profiles: GradientBuckets | StepProfile | Sequence[StepProfile],
     compute_s: npt.ArrayLike,
@@ -53,6 +74,7 @@ def data_parallel_parts(
     straggler: npt.ArrayLike | None = None,
     link_slowdown: npt.ArrayLike = 1.0,
     constants: DataParallelConstants | None = None,
+    sharing: Sharding | None = None,
 ) -> StepParts:
     """Return the parts of data-parallel steps.
 
@@ -78,6 +100,8 @@ def data_parallel_parts(
         known of a machine.
     constants : DataParallelConstants or None
         The fitted ones by default.
+    sharing : Sharding or None
+        How shards are held and reduced, where that is not the usual way.
 
     Returns
     -------
@@ -104,7 +128,7 @@ def data_parallel_parts(
     >>> float(parts.step_time_s[0]), bool(parts.step_time_s[1] > 0.1)
     (0.1, True)
     """
-    return DataParallelCells(profiles, compute_s, groups).parts(
+    return DataParallelCells(profiles, compute_s, groups, sharing).parts(
         zero_stage=zero_stage,
         accumulation_steps=accumulation_steps,
         straggler=straggler,
@@ -118,7 +142,7 @@ class DataParallelCells:
 
     Parameters
     ----------
-    profiles, compute_s, groups
+    profiles, compute_s, groups, sharing
         As for :func:`data_parallel_parts`.
     """
 
@@ -127,15 +151,22 @@ class DataParallelCells:
         profiles: GradientBuckets | StepProfile | Sequence[StepProfile],
         compute_s: npt.ArrayLike,
         groups: CommGroups,
+        sharing: Sharding | None = None,
     ) -> None:
+        sharing = sharing or Sharding()
         buckets = profiles if isinstance(profiles, GradientBuckets) else gradient_buckets(profiles)
         self._alone = _cells(np.asarray(compute_s, dtype=np.float64), groups)
         self._rows = buckets.spread(self._alone.ndim)
         self._groups = groups
-        self._times = BucketTimes(self._rows, groups)
+        self._times = BucketTimes(self._rows, groups, reduced=sharing.reduced)
+        self._across = sharing.across
+        ranks = groups.ranks
+        if sharing.across is not None:
+            self._shard_times = BucketTimes(self._rows, sharing.across, reduced=sharing.reduced)
+            ranks = ranks * sharing.across.ranks
         self._several = (groups.ranks > 1) & (self._rows.gradient_bytes > 0)
         # The most of n equal normal deviates lies so many of their spreads above their mean.
-        self._excess = np.sqrt(2 * np.log(np.maximum(groups.ranks, 1.0)))
+        self._excess = np.sqrt(2 * np.log(np.maximum(ranks, 1.0)))
 
     def parts(
         self,
@@ -176,11 +207,16 @@ class DataParallelCells:
         rows, alone, times = self._rows, self._alone, self._times
         if stage == 0:
             return replicated_streams(rows, alone, times.all_reduce_s(*slower) + launch_s)
+        scatter = times.reduce_scatter_s(*slower) + launch_s
+        if self._across is not None:
+            # Shards are reduced over groups while the next bucket is scattered.
+            shards = self._shard_times.all_reduce_of_shards_s(self._groups.ranks, *slower)
+            scatter = np.maximum(scatter, shards + launch_s)
         return sharded_streams(
             rows,
             alone,
             self._groups.ranks,
-            scatter=times.reduce_scatter_s(*slower) + launch_s,
+            scatter=scatter,
             gather=times.all_gather_s(*slower) + launch_s,
             zero_stage=stage,
             accumulation_steps=accumulation,

@@ -36,6 +36,9 @@ class Dimension(StrEnum):
     EXPERT_DATA = "expert_data"
     #: All that hold the same parameters: gradients are reduced over data and context ranks.
     DATA_CONTEXT = "data_context"
+    #: Those of them that share shards out among themselves, and those that hold the same shard.
+    SHARD = "shard"
+    REPLICATE = "replicate"
     #: Neighbouring stages, two by two.
     PIPELINE = "pipeline"
     #: All ranks of the job.
@@ -45,7 +48,12 @@ class Dimension(StrEnum):
 #: Dimensions of replicas, whose groups are described in the steady form: a mesh as
 #: :func:`.links.link_bandwidth` says, and a host with fewer ranks than the
 #: others as if it had as many adapters in use as the fullest.
-STEADY = frozenset({Dimension.DATA, Dimension.EXPERT_DATA, Dimension.DATA_CONTEXT, Dimension.WORLD})
+STEADY = frozenset(
+    {
+        Dimension.DATA, Dimension.EXPERT_DATA, Dimension.DATA_CONTEXT, Dimension.WORLD,
+        Dimension.SHARD, Dimension.REPLICATE,
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,6 +142,10 @@ def stride_and_size(plan: Plan, dimension: Dimension) -> tuple[int, int]:
             return inner * plan.expert, data // plan.expert
         case Dimension.DATA_CONTEXT:
             return plan.tensor, plan.context * data
+        case Dimension.SHARD:
+            return plan.tensor, plan.context * data // plan.replicate
+        case Dimension.REPLICATE:
+            return inner * data // plan.replicate, plan.replicate
         case Dimension.WORLD | Dimension.PIPELINE:
             return 1, inner * data * plan.pipeline
 

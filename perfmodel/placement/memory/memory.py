@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,11 +36,18 @@ from perfmodel.placement.memory.liveness import lifetimes
 from perfmodel.placement.memory.memory_demand import constants_for, demand_bytes, overhead
 from perfmodel.placement.memory.memory_parts import MemoryParts, MemoryPlan, memory_parts
 from perfmodel.placement.memory.memory_profile import MemoryProfile, tensors_of
-from perfmodel.placement.topology.topology import Plan
+from perfmodel.placement.topology.topology import Offload, Plan
 from perfmodel.placement.transformers.transformer_jobs import transformer_shape
+from perfmodel.placement.transformers.transformer_shape import TransformerShape
 from perfmodel.types import Mode, Precision
 
 FloatArray = npt.NDArray[np.float64]
+
+#: Types whose weights take a byte each in inference.
+_EIGHT_BITS = frozenset({Precision.INT8, Precision.FP8})
+
+#: Bytes of one score of a word: in 16 bits with its gradient, and both again in fp32.
+_WORD_BYTES = 12.0
 
 #: Residuals that many deviations away from the edge are no longer called uncertain.
 _CLEAR = 4.0
@@ -151,6 +158,7 @@ def memory_estimate(
     job: Job | None = None,
     plan: Plan | None = None,
     accelerator_count: int = 1,
+    shape: TransformerShape | None = None,
 ) -> MemoryEstimate:
     """Return the memory of a job's step on one of some accelerators.
 
@@ -164,12 +172,18 @@ def memory_estimate(
         None: data parallel over all of them.
     accelerator_count : int
         How many there are, >= 1.
+    shape : TransformerShape or None
+        Dimensions of its model, where they were read off its graph.
     """
+    shape = shape or (None if job is None else transformer_shape(job))
     if not isinstance(profile, MemoryProfile):
         profile = tensors_of(profile)
-    columns = memory_columns(
-        profile, [accelerator], job=job, plan=memory_plan(plan, accelerator_count, job)
-    )
+    degrees = memory_plan(plan, accelerator_count, job)
+    if degrees.expert != 1.0:
+        degrees = replace(degrees, expert_share=share_of_experts(shape))
+    if job is not None and Offload.ACTIVATIONS in degrees.offload:
+        degrees = replace(degrees, activation_share=activation_share(job, profile, shape))
+    columns = memory_columns(profile, [accelerator], job=job, plan=degrees)
     return MemoryEstimate(
         peak_bytes=float(columns.peak_bytes[0]),
         capacity_bytes=float(columns.capacity_bytes[0]),
@@ -204,13 +218,60 @@ def memory_plan(plan: Plan | None, accelerator_count: int, job: Job | None = Non
         micro_batches=1.0 if job is None else float(job.accumulation_steps),
         schedule=plan.schedule,
         virtual_stages=float(plan.virtual_stages),
+        **kept_otherwise(plan, job),
         has_copies=job is not None and _keeps_copies(job),
     )
 
 
+def kept_otherwise(plan: Plan | None, job: Job | None) -> dict[str, Any]:
+    """Return fields of a :class:`MemoryPlan`: what is kept elsewhere or in other types than usual.
+
+    Parameters
+    ----------
+    plan : Plan or None
+        None: shards and places are the usual ones.
+    """
+    mixed = None if job is None else job.mixed_precision
+    said: dict[str, Any] = {}
+    if plan is not None:
+        said |= {"replicate": float(plan.replicate), "offload": plan.offload}
+    if job is not None and job.mode is Mode.INFERENCE and job.precision in _EIGHT_BITS:
+        # The graph has them in 16 bits, what runs in 8.
+        said["kept"] = 0.5
+    if mixed is not None:
+        said |= {"kept": mixed.kept_over_computed, "buffers": mixed.buffers_over_computed}
+    return said
+
+
+def activation_share(
+    job: Job, profile: MemoryProfile, shape: TransformerShape | None = None
+) -> float:
+    r"""Return what is left of a step's activations where those of layers that wait are offloaded.
+
+    Two of l layers, and the scores of the words, which no layer holds.
+
+    Parameters
+    ----------
+    shape : TransformerShape or None
+        Dimensions of the model; None: those that its name or config tells.
+
+    Returns
+    -------
+    float
+        Share of the peak, in (0, 1]; 1 where the layers of the model are not known.
+    """
+    shape = shape or transformer_shape(job)
+    most = float(profile.activation_corners.max(initial=0.0))
+    if shape is None or most <= 0:
+        return 1.0
+    words = _WORD_BYTES * job.batch_size * shape.sequence_length * shape.vocabulary
+    beside = min(words * shape.has_head / most, 0.9)
+    return beside + (1.0 - beside) * min(1.0, 2.0 / shape.layers)
+
+
 def _keeps_copies(job: Job) -> bool:
     """Tell whether parameters in 16 bits stay until the backward pass; recomputed ones do not."""
-    is_mixed = job.precision in (Precision.AMP_BF16, Precision.AMP_FP16)
+    is_mixed = job.arithmetic in (Precision.AMP_BF16, Precision.AMP_FP16)
     return is_mixed and job.mode is Mode.TRAINING and not job.activation_checkpointing
 
 
@@ -222,10 +283,15 @@ def expert_share(job: Job | None) -> float:
     job : Job or None
         Of a model whose dimensions its name or config tells; 0 for others.
     """
-    shape = None if job is None else transformer_shape(job)
+    return share_of_experts(None if job is None else transformer_shape(job))
+
+
+def share_of_experts(shape: TransformerShape | None) -> float:
+    """Return the part of the parameters of a model that belongs to experts; 0 where not known."""
     if shape is None or shape.experts == 1:
         return 0.0
-    experts = shape.layers * shape.experts * shape.expert_parameters
+    layers = shape.mixture_share * shape.layers
+    experts = layers * shape.experts * shape.expert_parameters
     return experts / shape.parameter_count
 
 

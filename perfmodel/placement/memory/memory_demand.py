@@ -229,7 +229,7 @@ def workload_factor(job: Job | None, constants: Mapping[str, Any]) -> tuple[floa
 
 def is_half(job: Job) -> bool:
     """Tell whether activations take two bytes an element."""
-    return job.precision in _HALF
+    return job.arithmetic in _HALF
 
 
 def is_modern(job: Job | None) -> bool:

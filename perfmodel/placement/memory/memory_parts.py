@@ -15,6 +15,11 @@ parameters, so that stages share them out over those too. Of what belongs to exp
 ranks holds ``1 / e``, and stages share it out over the ``d c / e`` replicas of an expert; where
 ``e`` does not divide ``d`` tensor ranks do not split it.
 
+Where groups of replicas hold the same shards (hybrid sharding), ``d c`` is what a group has.
+Parameters that are kept wider than they are computed with stand beside the copies that are computed
+with: one piece at a time in ZeRO stage 3, all of a rank before it. What is offloaded leaves the
+device: state and gradients; parameters but for a piece; activations of all layers but two.
+
 Left out: stages of unequal weight, the logits of the last stage, experts that get more tokens than
 others.
 
@@ -32,7 +37,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.placement.memory.memory_profile import MemoryProfile
-from perfmodel.placement.topology.topology import Schedule
+from perfmodel.placement.topology.topology import Offload, Schedule
 
 FloatArray = npt.NDArray[np.float64]
 Numbers = FloatArray | float
@@ -91,6 +96,15 @@ class MemoryPlan:
         0 to 3.
     micro_batches : ndarray or float
         In one step, >= 1; the profile's activations are those of one.
+    replicate : float
+        Groups that hold the same shards, >= 1: stages share out inside of them alone.
+    kept, buffers : float
+        How many times the bytes of the parameters, and of the buffers, that are computed with are
+        kept; at most once where they are read as they are kept.
+    offload : tuple of Offload
+        What lies in the memory of the host.
+    activation_share : float
+        What is left of the activations where they do.
     has_copies : bool
         The activations hold the parameters in 16 bits, as ``autocast`` keeps them until the
         backward pass. Software that runs pipelines has them once, not for each micro-batch.
@@ -107,6 +121,11 @@ class MemoryPlan:
     micro_batches: Numbers = 1.0
     schedule: Schedule = Schedule.ONE_F_ONE_B
     virtual_stages: Numbers = 1.0
+    replicate: float = 1.0
+    kept: float = 1.0
+    buffers: float = 1.0
+    offload: tuple[Offload, ...] = ()
+    activation_share: float = 1.0
     has_copies: bool = False
 
 
@@ -131,16 +150,24 @@ def memory_parts(profile: MemoryProfile, plan: MemoryPlan | None = None) -> Memo
     # Whole experts are not split over the tensor ranks.
     expert = np.where(data % expert > 0, expert / tensor, expert)
     model, replicas, experts = tensor * pipeline, data * context, plan.expert_share
-    own = _own_share(model, replicas, expert, experts, shares=np.zeros(kept.shape, dtype=np.bool_))
-    gradients = _own_share(model, replicas, expert, experts, shares=stage >= 2)
-    state = _own_share(model, replicas, expert, experts, shares=stage >= 1)
-    sharded = _own_share(model, replicas, expert, experts, shares=stage >= 3)
+    shards = replicas / plan.replicate
+    own = _own_share(model, shards, expert, experts, shares=np.zeros(kept.shape, dtype=np.bool_))
+    gradients = _own_share(model, shards, expert, experts, shares=stage >= 2)
+    state = _own_share(model, shards, expert, experts, shares=stage >= 1)
+    sharded = _own_share(model, shards, expert, experts, shares=stage >= 3)
     # ZeRO 3 gathers one piece while it works on another.
     piece = 2 * profile.largest_parameter_bytes / (model * np.where(experts > 0, expert, 1.0))
-    gathered = np.where((stage >= 3) & (replicas > 1), piece, 0.0)
+    is_gathered = (stage >= 3) & ((shards > 1) | (Offload.PARAMETERS in plan.offload))
+    parameters = _parameter_bytes(
+        profile.parameter_bytes, plan, own, sharded, np.where(is_gathered, piece, 0.0)
+    )
+    if Offload.OPTIMIZER in plan.offload:
+        # Gradients follow the state as soon as they are reduced.
+        gradients, state = np.zeros(kept.shape), np.zeros(kept.shape)
+    gradients, state = plan.kept * gradients, plan.kept * state
     held = (
-        np.minimum(profile.parameter_bytes * sharded + gathered, profile.parameter_bytes * own)
-        + profile.buffer_bytes
+        parameters
+        + profile.buffer_bytes * plan.buffers
         + profile.input_bytes / context
         + profile.optimizer_state_bytes * state
     )
@@ -156,7 +183,31 @@ def memory_parts(profile: MemoryProfile, plan: MemoryPlan | None = None) -> Memo
         attention_bytes=profile.attention_bytes * kept,
         convolution_bytes=profile.convolution_bytes * kept,
         reserved_ratio=np.full(kept.shape, profile.reserved_ratio),
-        certain_bytes=held - profile.buffer_bytes + settled * gradients,
+        certain_bytes=held - profile.buffer_bytes * plan.buffers + settled * gradients,
+    )
+
+
+def _parameter_bytes(
+    computed_bytes: float, plan: MemoryPlan, own: FloatArray, sharded: FloatArray, piece: FloatArray
+) -> FloatArray:
+    """Return the parameters that a rank holds: as they are kept, and as they are computed with.
+
+    Parameters
+    ----------
+    computed_bytes : float
+        All parameters, in the type that is computed with.
+    own, sharded : ndarray
+        Shares of one rank, of its part of the model and of what it holds of that.
+    piece : ndarray
+        Bytes that are gathered at a time; 0 where nothing is.
+    """
+    whole = computed_bytes * own
+    if Offload.PARAMETERS in plan.offload:
+        return np.minimum(piece, whole)
+    if plan.kept <= 1.0:
+        return np.minimum(computed_bytes * sharded + piece, whole) * plan.kept
+    return computed_bytes * plan.kept * sharded + np.where(
+        piece > 0, np.minimum(piece, whole), whole
     )
 
 
@@ -185,7 +236,7 @@ def stacked(parts: list[MemoryParts]) -> MemoryParts:
 
 def _passing(profile: MemoryProfile, plan: MemoryPlan) -> FloatArray:
     """Return the activations of one micro-batch in flight, shape (cells or 1, corners)."""
-    corners = profile.activation_corners[None, :]
+    corners = profile.activation_corners[None, :] * plan.activation_share
     if not plan.has_copies:
         return corners
     copies = np.minimum(0.5 * (1 - plan.expert_share) * profile.parameter_bytes, corners)

@@ -156,7 +156,8 @@ def _products_s(cells: PlanCells, constants: PlanConstants) -> FloatArray:
     shape, tensor = cells.shape, cells.plan.tensor
     load = np.where(shape.experts > 1, constants.expert_load, 1.0)
     experts = load * shape.experts_per_token * shape.expert_weights
-    weights = shape.attention_weights + shape.router_weights + experts
+    mixture = shape.mixture_share * (shape.router_weights + experts)
+    weights = shape.attention_weights + mixture
     rate = constants.weight_efficiency * cells.device.peak_flops / _held_back(cells, constants)
     latency = _PRODUCTS * constants.product_latency_s
     return np.asarray(2 * cells.tokens * weights / tensor / rate + latency + _casts_s(cells))
@@ -169,7 +170,8 @@ def _casts_s(cells: PlanCells) -> FloatArray:
     """
     shape = cells.shape
     inner = shape.expert_weights / shape.hidden_size / 2
-    rows = 2 * shape.hidden_size + shape.attention_width + shape.experts_per_token * inner
+    passed = shape.mixture_share * shape.experts_per_token * inner
+    rows = 2 * shape.hidden_size + shape.attention_width + passed
     cast = cells.numbers.cast * cells.tokens * rows / cells.plan.tensor
     return np.asarray(cast / cells.device.memory_bytes_per_s)
 

@@ -64,7 +64,8 @@ def pipeline_time_s(
     send_s : ndarray, shape (cells,)
         Delay between a pass of one stage and that of the next.
     micro_batches : ndarray, shape (cells,)
-        Whole numbers, >= 1. An interleaved pipeline fills its last round up.
+        Whole numbers, >= 1. The last round of an interleaved pipeline need not be full, as in
+        Megatron since its groups of micro-batches may be; a first one counts as full.
     virtual_stages : int
         Chunks of a stage; more than one only where the schedule is interleaved.
 
@@ -87,7 +88,12 @@ def pipeline_time_s(
         order = _Interleaved(forward_s, backward_s, send_s, virtual_stages)
         rounds = np.ceil(micro_batches / stages)
         whole = _ROUNDS if stages < _MANY_STAGES else _LONG_ROUNDS
-        return _with_period(order.time_s, rounds, whole, 1)
+        full = _with_period(order.time_s, rounds, whole, 1)
+        before = np.maximum(rounds - 1, 1.0)
+        part = micro_batches / stages - before
+        less = _with_period(order.time_s, before, whole, 1)
+        # Of a last round that is not full, as much counts as it has micro-batches.
+        return np.where(part < 1, less + np.maximum(part, 0.0) * (full - less), full)
 
     def run(count: IntArray) -> FloatArray:
         return _one_f_one_b(forward_s, backward_s, send_s, count)

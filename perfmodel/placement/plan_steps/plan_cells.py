@@ -7,7 +7,7 @@ accelerators that communicate. A rank is one accelerator.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidPlacementError
+from perfmodel.graph.training_options.mixed_precision import NUMBER_BYTES, MixedPrecision
 from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.fabric.groups import Columns, CommGroups, FloatArray
 from perfmodel.placement.fabric.rank_groups import Dimension
@@ -107,6 +108,7 @@ class ShapeColumns(Columns):
     expert_weights: FloatArray
     experts: FloatArray
     experts_per_token: FloatArray
+    mixture_share: FloatArray
     shared_parameters: FloatArray
     expert_parameters: FloatArray
     embedding_parameters: FloatArray
@@ -139,6 +141,7 @@ class PlanColumns(Columns):
     micro_batch: FloatArray
     micro_batches: FloatArray
     checkpointing: FloatArray
+    replicate: FloatArray
 
     @classmethod
     def of(cls, choices: Sequence[PlanChoice]) -> PlanColumns:
@@ -148,6 +151,7 @@ class PlanColumns(Columns):
                 c.plan.data, c.plan.tensor, c.plan.pipeline, c.plan.expert, c.plan.context,
                 c.plan.zero_stage, c.plan.sequence_parallel, SCHEDULES.index(c.plan.schedule),
                 c.plan.virtual_stages, c.micro_batch, c.micro_batches, c.checkpointing,
+                c.plan.replicate,
             )
             for c in choices
         ]  # fmt: skip
@@ -158,6 +162,11 @@ class PlanColumns(Columns):
     def accelerators(self) -> FloatArray:
         """Accelerators of each plan."""
         return self.data * self.tensor * self.pipeline * self.context
+
+    @property
+    def shards(self) -> FloatArray:
+        """Ranks that share out what a ZeRO stage shares."""
+        return self.data * self.context / self.replicate
 
     @property
     def samples(self) -> FloatArray:
@@ -269,6 +278,26 @@ class NumberBytes(Columns):
     state: FloatArray
     cast: FloatArray
 
+    def trained(self, share: float, mixed: MixedPrecision | None = None) -> NumberBytes:
+        """Return the bytes for each parameter where but a share is trained, or types are stated.
+
+        Parameters
+        ----------
+        share : float
+            Of the parameters, in (0, 1].
+        mixed : MixedPrecision or None
+            In which types they are computed with and reduced; they are kept in fp32 then.
+        """
+        kept = _FP32_BYTES / self.parameter if mixed else np.ones(self.parameter.shape)
+        reduced = np.full(kept.shape, NUMBER_BYTES[mixed.reduce]) if mixed else self.reduced
+        return replace(
+            self,
+            parameter=self.parameter * kept,
+            gradient=share * kept * self.gradient,
+            reduced=share * reduced,
+            state=share * kept * self.state,
+        )
+
     @classmethod
     def of(cls, precisions: Sequence[Precision], optimizers: Sequence[str]) -> NumberBytes:
         """Return what PyTorch keeps: ``amp_*`` and fp8 hold fp32 weights, others their own type.
@@ -297,6 +326,7 @@ _USUAL_TFLOPS_PER_W = 0.78
 #: Of a multiprocessor of Ampere (GA100) in 16 bits: 1,024 products that are added up.
 _WARP_FLOPS_PER_CYCLE = 2048.0
 _CAST_BYTES = 2.0 + 1.0 + 1.0
+_FP32_BYTES = 4.0
 #: Others hold activations in 16 bits.
 _WORK_BYTES = {Precision.FP32: 4.0, Precision.TF32: 4.0}
 #: Vectors of the width of a parameter that an optimizer keeps. Adafactor's rows and columns of
@@ -316,7 +346,9 @@ class PlanGroups(Columns):
     pipeline : CommGroups
         Two neighbouring stages.
     data : CommGroups
-        All ranks that hold the same parameters.
+        Ranks that share out the same parameters: all that hold them, but where groups of them do.
+    replicate : CommGroups
+        Ranks of such groups that hold the same shard.
     expert_data : CommGroups
         All ranks that hold the same experts.
     """
@@ -326,13 +358,14 @@ class PlanGroups(Columns):
     expert: CommGroups
     pipeline: CommGroups
     data: CommGroups
+    replicate: CommGroups
     expert_data: CommGroups
 
     @classmethod
     def of(cls, fabric: Fabric, plans: Sequence[Plan]) -> PlanGroups:
         """Return the slowest groups of each dimension of some plans for one set of hosts."""
         # Plans of equal degrees have equal groups.
-        degrees = [(p.data, p.tensor, p.pipeline, p.context, p.expert) for p in plans]
+        degrees = [(p.data, p.tensor, p.pipeline, p.context, p.expert, p.replicate) for p in plans]
         place = {key: position for position, key in enumerate(dict.fromkeys(degrees))}
         first = {key: plan for key, plan in zip(reversed(degrees), reversed(plans), strict=True)}
         rows = np.array([place[key] for key in degrees], dtype=np.int64)
@@ -350,7 +383,8 @@ _DIMENSIONS = {
     "context": Dimension.CONTEXT,
     "expert": Dimension.EXPERT,
     "pipeline": Dimension.PIPELINE,
-    "data": Dimension.DATA_CONTEXT,
+    "data": Dimension.SHARD,
+    "replicate": Dimension.REPLICATE,
     "expert_data": Dimension.EXPERT_DATA,
 }
 

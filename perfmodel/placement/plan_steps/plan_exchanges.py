@@ -9,7 +9,8 @@ With r tokens of a micro-batch on a rank, width h, t tensor and c context ranks:
     rotate   (c - 1) sends of keys and values to the next context rank
     send     2 r h bytes to the next stage, divided by t where the sequence is split
     gather   the weights of a layer, from the replicas that share them out
-    scatter  the gradients of a layer, to the same
+    scatter  the gradients of a layer, to the same; or over the groups that hold equal shards, which
+             reduce them meanwhile, where that takes longer
     sync     all gradients of a rank, once a step
 
 What overlaps with what is left to :mod:`.plan_step`.
@@ -96,6 +97,11 @@ def _of_parameters_s(
 ) -> FloatArray:
     groups = cells.groups
     time_s = collective_time_s(collective, number_bytes * shared, groups.data)
+    if collective is Collective.REDUCE_SCATTER and (cells.plan.replicate > 1).any():
+        # Groups that hold the same shards reduce them while the next ones are scattered.
+        shard = number_bytes * shared / cells.plan.shards
+        across_s = collective_time_s(Collective.ALL_REDUCE, shard, groups.replicate)
+        time_s = np.maximum(time_s, across_s)
     if experts.any():
         own = collective_time_s(collective, number_bytes * experts, groups.expert_data)
         time_s = time_s + own
@@ -135,7 +141,7 @@ def _reduce_s(cells: PlanCells) -> FloatArray:
 def _dispatch_s(cells: PlanCells) -> FloatArray:
     size = _copies(cells) * _rows_bytes(cells) / _split_sequence(cells)
     once = collective_time_s(Collective.ALL_TO_ALL, size, cells.groups.expert)
-    return np.asarray(np.where(cells.shape.experts > 1, 2 * once, 0.0))
+    return np.asarray(np.where(cells.shape.experts > 1, 2 * cells.shape.mixture_share * once, 0.0))
 
 
 def _copies(cells: PlanCells) -> FloatArray:

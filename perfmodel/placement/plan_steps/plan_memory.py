@@ -112,11 +112,17 @@ def plan_memory(
 
 
 def layer_parameters(shape: ShapeColumns, plan: PlanColumns) -> tuple[FloatArray, FloatArray]:
-    """Return parameters of a layer on one rank: those all replicas share, and its experts'."""
+    """Return parameters of a layer on one rank: those all replicas share, and its experts'.
+
+    Where some layers have no experts, those of a mean layer.
+    """
     is_mixture = shape.experts > 1
     whole = is_mixture & (plan.data % plan.expert > 0)
-    experts = shape.experts * shape.expert_parameters / np.where(whole, 1.0, plan.tensor)
-    shared = shape.shared_parameters / plan.tensor + np.where(is_mixture, 0.0, experts)
+    experts = shape.mixture_share * shape.experts * shape.expert_parameters
+    experts = experts / np.where(whole, 1.0, plan.tensor)
+    routers = (1 - shape.mixture_share) * shape.router_weights
+    common = (shape.shared_parameters - routers) / plan.tensor
+    shared = common + np.where(is_mixture, 0.0, experts)
     return shared, np.where(is_mixture, experts / plan.expert, 0.0)
 
 
@@ -159,7 +165,7 @@ def _stage(
     shared, experts = layer_parameters(shape, plan)
     first_ends, last_ends = end_parameters(shape, plan)
     ends = np.where(plan.pipeline > 1, last_ends if is_last else first_ends, first_ends + last_ends)
-    replicas = plan.data * plan.context
+    replicas = plan.shards
     common, own = layers * shared + ends, layers * experts
 
     def divided(stage: int) -> FloatArray:

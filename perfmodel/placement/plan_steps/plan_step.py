@@ -250,7 +250,7 @@ def _exposed_sync_s(
 
 def _update_s(cells: PlanCells, constants: PlanConstants) -> FloatArray:
     common, own = rank_parameters(cells.shape, cells.plan)
-    shares = np.where(cells.plan.zero_stage > 0, cells.plan.data * cells.plan.context, 1.0)
+    shares = np.where(cells.plan.zero_stage > 0, cells.plan.shards, 1.0)
     parameters = common / shares + own / np.where(shares > 1, expert_replicas(cells.plan), 1.0)
     return np.asarray(constants.update_bytes * parameters / cells.device.memory_bytes_per_s)
 

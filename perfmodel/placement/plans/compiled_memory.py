@@ -21,7 +21,6 @@ import numpy as np
 
 from perfmodel.placement.plan_steps.plan_cells import (
     Checkpointing,
-    NumberBytes,
     PlanChoice,
     PlanColumns,
     ShapeColumns,
@@ -45,7 +44,7 @@ def compiled_memory_bytes(training: TransformerTraining, choice: PlanChoice) -> 
     parts = plan_memory(
         ShapeColumns.of([training.shape]),
         PlanColumns.of([choice]),
-        NumberBytes.of([training.precision], [training.optimizer]),
+        training.numbers,
         np.ones(1),
     )
     held = parts.weights + parts.gradients + parts.state + parts.gathered

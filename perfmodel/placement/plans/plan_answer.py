@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
+from perfmodel.graph.training_options.mixed_precision import MixedPrecision
 from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.plan_steps.plan_cells import (
@@ -45,6 +46,10 @@ class TransformerTraining:
 
     Parameters
     ----------
+    mixed_precision : MixedPrecision or None
+        As of the job.
+    trained_share : float
+        Part of the parameters that is trained, in (0, 1].
     fused_attention : bool
         Scores stay on the chip, as in PyTorch's scaled dot product attention.
     stack : Stack
@@ -56,6 +61,8 @@ class TransformerTraining:
     shape: TransformerShape
     precision: Precision = Precision.AMP_BF16
     optimizer: str = "adamw"
+    mixed_precision: MixedPrecision | None = None
+    trained_share: float = 1.0
     fused_attention: bool = True
     stack: Stack = Stack.TORCH
     split_stack: Stack | None = None
@@ -71,8 +78,9 @@ class TransformerTraining:
             stack = Stack.MEGATRON_CORE
         return cls(
             shape=shape,
-            precision=job.precision,
+            precision=job.arithmetic,
             optimizer=job.optimizer,
+            mixed_precision=job.mixed_precision,
             fused_attention=stack is not Stack.MEGATRON,
             stack=stack,
         )
@@ -91,6 +99,12 @@ class TransformerTraining:
             return replace(self, fused_attention=True)
         own = Stack.MEGATRON_CORE if self.stack is Stack.MEGATRON else self.stack
         return replace(self, stack=own, split_stack=Stack.MEGATRON_CORE, fused_attention=True)
+
+    @property
+    def numbers(self) -> NumberBytes:
+        """Bytes of one number of each kind, one row."""
+        usual = NumberBytes.of([self.precision], [self.optimizer])
+        return usual.trained(self.trained_share, self.mixed_precision)
 
     @property
     def constants(self) -> PlanConstants:
@@ -130,8 +144,9 @@ class TransformerTraining:
         """Return the columns of the same micro-batches on one accelerator."""
         none = CommGroups.one_host(np.ones(len(choices)), LinkClass.NONE, 1e9)
         groups = PlanGroups(
-            tensor=none, context=none, expert=none, pipeline=none, data=none, expert_data=none
-        )
+            tensor=none, context=none, expert=none, pipeline=none, data=none,
+            replicate=none, expert_data=none,
+        )  # fmt: skip
         single = [replace(choice, plan=Plan(data=1)) for choice in choices]
         return self._cells(_weakest(fabric.accelerators, self.precision), groups, single)
 
@@ -144,7 +159,7 @@ class TransformerTraining:
             shape=ShapeColumns.of([self.shape]).take(same),
             plan=plan,
             device=device.take(same),
-            numbers=NumberBytes.of([self.precision], [self.optimizer]).take(same),
+            numbers=self.numbers.take(same),
             groups=groups,
             fused_attention=self._attention(plan),
         )

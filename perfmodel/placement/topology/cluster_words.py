@@ -22,7 +22,7 @@ _PAIR = re.compile(r"[\"']?([a-z][a-z.-]*\.com/[\w.-]+)[\"']?\s*[:=]\s*[\"']?([\
 _RESOURCE = re.compile(r"(nvidia\.com|amd\.com|google\.com)/(gpu|tpu|mig-[\w.]+)")
 _GRES = re.compile(
     r"(?:--?)?(?:gres(?:-flags)?[=:/]|gpus-per-node[=:]|gpus[=:])?(?:gres/)?(?:gpu:)?"
-    r"(?!gpu[:=])([A-Za-z][\w.-]*)[:=](\d+)(?:\([^)]*\))?"
+    r"(?!gpus?(?:-per-node)?[:=])([A-Za-z][\w.-]*)[:=](\d+)(?:\([^)]*\))?"
 )
 _UNTYPED = re.compile(r"(?:--?)?(?:gres[=:/])?(?:gres/)?gpu[:=]\d+|--gpus(?:-per-node)?[= ]\d+")
 _NODES = re.compile(r"(?:^|\s)(?:--nodes[= ]|-N\s*)(\d+)(?=\s|$)")
@@ -55,6 +55,12 @@ def cluster_form(text: str, pointer: str = "/placement") -> str | None:
         return None
     pairs = dict(_PAIR.findall(text))
     resource = next((key for key in pairs if _RESOURCE.fullmatch(key)), None)
+    if resource is None and pairs:
+        raise InvalidPlacementError(
+            f"{next(iter(pairs))!r} says which, not how many. Add the resource, as in "
+            "'nvidia.com/gpu: 8, nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB'.",
+            pointer=pointer,
+        )
     return _slurm(text, pointer) if resource is None else _kubernetes(pairs, resource, pointer)
 
 

@@ -1,4 +1,4 @@
-"""Instance types of cloud providers: the hosts that people rent by a name."""
+"""Hosts that have a name: instance types of cloud providers, and systems that makers sell."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from perfmodel.placement.topology.topology import Network, Node
 
 #: What the names of instance types look like, so that names of accelerators are not looked up.
 _LOOKS_LIKE = re.compile(
-    r"\w+(-\w+)?\.(\d*xlarge|metal)|(a2|a3|a4|a4x|g2|g4|n1|ct\d\w*)-[a-z]+-\w+"
-    r"|(standard[_ -])?n[cdv]\d+[a-z]*([_ -]\w+)*",
+    r"(ml\.)?\w+(-\w+)?\.(\d*xlarge|metal)|(a2|a3|a4|a4x|g2|g4|n1|ct\d\w*)-[a-z]+-\w+"
+    r"|(standard[_ -])?n[cdv]\d+[a-z]*([_ -]\w+)*|gpu_\d+x_\w+|[dh]gx[ -]?[a-z]{0,2}\d+\w*",
     re.IGNORECASE | re.ASCII,
 )
 _ATTACHED = re.compile(r"n1-", re.IGNORECASE)
@@ -137,8 +137,8 @@ def instance_type(name: str, pointer: str = "/placement") -> InstanceType | None
     close = nearest_names(name, known)
     guess = f" Did you mean {' or '.join(repr(one) for one in close)}?" if close else ""
     raise InvalidPlacementError(
-        f"{name!r} looks like an instance type of a cloud, and is none that is known.{guess} "
-        "Otherwise name its accelerators, as in '8xA100-SXM4-80GB'.",
+        f"{name!r} looks like an instance type of a cloud or a system, and is none that is known."
+        f"{guess} Otherwise name its accelerators, as in '8xA100-SXM4-80GB'.",
         pointer=pointer,
         allowed=tuple(close),
     )
@@ -168,4 +168,4 @@ def _content() -> dict[str, dict[str, Any]]:
 
 
 def _fold(name: str) -> str:
-    return re.sub(r"[_ -]", "", re.sub(r"^standard[_ -]", "", name.casefold()))
+    return re.sub(r"[_ -]", "", re.sub(r"^(standard[_ -]|ml\.)", "", name.casefold()))

@@ -28,11 +28,15 @@ from perfmodel.placement.topology.topology import (
     Neighbour,
     Network,
     Node,
+    Offload,
     Placement,
     Plan,
     Schedule,
     Sharing,
 )
+
+#: What plans say only where it says something.
+_SAID: Mapping[str, Any] = {"replicate": 1, "offload": []}
 
 #: Jobs that share the accelerators of a placement at most.
 MOST_NEIGHBOURS = 64
@@ -167,6 +171,8 @@ def _plan(fields: Fields) -> Plan:
         sequence_parallel=fields.flag("sequence_parallel"),
         schedule=fields.word("schedule", Schedule, Schedule.ONE_F_ONE_B),
         virtual_stages=fields.count("virtual_stages", 1, most=1_000),
+        replicate=fields.count("replicate", 1),
+        offload=fields.words("offload", Offload),
         batch_split=fields.word("batch_split", BatchSplit, BatchSplit.EQUAL),
     )
     fields.refuse_unknown()
@@ -174,12 +180,16 @@ def _plan(fields: Fields) -> Plan:
 
 
 def placement_to_dict(placement: Placement) -> dict[str, Any]:
-    """Return the long form as plain JSON values, every field stated."""
+    """Return the long form as plain JSON values, every field stated but for what says nothing."""
     return {
         **{name: value for name, value in _values(placement).items() if name != "read_as"},
         "nodes": [_values(node) for node in placement.nodes],
         "network": placement.network and _values(placement.network),
-        "plan": _values(placement.plan),
+        "plan": {
+            name: value
+            for name, value in _values(placement.plan).items()
+            if name not in _SAID or value != _SAID[name]
+        },
         "shared_with": [
             one.job_type if one.job is None else json.loads(one.key)
             for one in placement.shared_with
@@ -189,4 +199,13 @@ def placement_to_dict(placement: Placement) -> dict[str, Any]:
 
 def _values(part: Placement | Node | Network | Plan) -> dict[str, Any]:
     values = ((name, getattr(part, name)) for name in part.__slots__)
-    return {name: one.value if isinstance(one, StrEnum) else one for name, one in values}
+    return {name: _plain(one) for name, one in values}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, StrEnum):
+        return value.value
+    # Of a plan, words of what is offloaded; nodes and neighbours are written by their callers.
+    if isinstance(value, tuple) and all(isinstance(one, StrEnum) for one in value):
+        return [one.value for one in value]
+    return value

@@ -29,9 +29,10 @@ MAX_TEXT = 100_000
 _HOST = r"(?:([1-9]\d{0,5})x)?([A-Za-z][\w.-]*)"
 _ONE_HOST = re.compile(f"(){_HOST}", re.ASCII)
 _HOSTS = re.compile(rf"([1-9]\d{{0,5}})x\({_HOST}\)", re.ASCII)
-#: A name that may be more than one: a count stands last, or it is an instance type of a cloud.
+#: A name that may be more than one: a count stands last, or it is one of a host.
 _MAY_BE_MORE = re.compile(
-    r"x\d{1,4}$|xlarge$|metal$|-\w*gpu-|-hightpu-|-standard-|^n[cdv]\d|^standard", re.I
+    r"x\d{1,4}$|xlarge$|metal$|-\w*gpu-|-hightpu-|-standard-|^n[cdv]\d|^standard|^gpu_|^[dh]gx",
+    re.I,
 )
 #: Longer texts are left to the grammar, which counts their hosts.
 _AT_A_GLANCE = 2_000

@@ -8,7 +8,14 @@ from functools import lru_cache
 
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.placement.topology.strict_fields import LEAST_AMOUNT
-from perfmodel.placement.topology.topology import REPLICAS, Network, Placement, Plan, Schedule
+from perfmodel.placement.topology.topology import (
+    REPLICAS,
+    Network,
+    Offload,
+    Placement,
+    Plan,
+    Schedule,
+)
 
 #: More accelerators than any job has; a slip of the finger above it is refused.
 MAX_ACCELERATORS = 1_000_000
@@ -96,7 +103,7 @@ def resolved_plan(
     if chosen is REPLICAS or chosen == REPLICAS:
         return _replicas(placement.accelerator_count)
     here = f"{pointer}/plan"
-    for word in ("tensor", "pipeline", "expert", "context", "virtual_stages"):
+    for word in ("tensor", "pipeline", "expert", "context", "virtual_stages", "replicate"):
         if getattr(chosen, word) < 1:
             raise _out_of_range(word, "at least 1", getattr(chosen, word), here)
     if chosen.zero_stage not in (0, 1, 2, 3):
@@ -104,6 +111,7 @@ def resolved_plan(
     data = _data(chosen, placement.accelerator_count, here)
     _check_experts(chosen, data, here)
     _check_schedule(chosen, here)
+    _check_sharding(chosen, data, here)
     return chosen if chosen.data == data else replace(chosen, data=data)
 
 
@@ -144,6 +152,38 @@ def _check_experts(plan: Plan, data: int, here: str) -> None:
             f"Choose expert among {', '.join(divisors[:20])}.",
             pointer=f"{here}/expert",
             allowed=divisors[:20],
+        )
+
+
+def _check_sharding(plan: Plan, data: int, here: str) -> None:
+    """Refuse groups of shards that cannot be, and parameters offloaded that stay on the device."""
+    if Offload.PARAMETERS in plan.offload and plan.zero_stage < 3:
+        raise InvalidPlacementError(
+            "Parameters are offloaded where they are gathered when they are used: at zero_stage 3; "
+            f"got {plan.zero_stage}. Set zero_stage to 3, or leave them out of offload.",
+            pointer=f"{here}/offload",
+        )
+    if plan.replicate == 1:
+        return
+    if not plan.zero_stage:
+        raise InvalidPlacementError(
+            f"replicate is {plan.replicate}, but at zero_stage 0 every replica holds everything. "
+            "Set zero_stage to 1, 2 or 3, or leave replicate out.",
+            pointer=f"{here}/replicate",
+        )
+    if data % plan.replicate or data == plan.replicate:
+        fitting = tuple(str(n) for n in range(1, min(data, 1_000)) if data % n == 0)[:20]
+        raise InvalidPlacementError(
+            f"{data} data-parallel replicas are not cut into {plan.replicate} groups of several. "
+            f"Choose replicate among {', '.join(fitting)}.",
+            pointer=f"{here}/replicate",
+            allowed=fitting,
+        )
+    if plan.expert > 1:
+        raise InvalidPlacementError(
+            "Experts that are spread (expert) in groups of shards (replicate) are not answered. "
+            "Leave one of them out.",
+            pointer=f"{here}/replicate",
         )
 
 

@@ -5,7 +5,7 @@
     placement := group ("+" group)* ("@" network)? (" " option)*
     group     := repeat "x(" host ")" | "(" count ("+" count)* ")x" part | host
     host      := (count times)? part | part (times | ":") count
-    times     := "x" | "*"
+    times     := "x" | "*" | "×"
     part      := accelerator ("[" link "]")?
     network   := name ("/" oversubscription)? | rate "gbit" ("," latency "us")? ("/" ...)?
     option    := key "=" value | "sp"
@@ -37,7 +37,8 @@ _OPTIONS: Mapping[str, str] = MappingProxyType(
     {
         "dp": "data", "tp": "tensor", "pp": "pipeline", "ep": "expert", "cp": "context",
         "zero": "zero_stage", "sp": "sequence_parallel", "schedule": "schedule",
-        "vp": "virtual_stages", "power": "power_limit_w", "fraction": "fraction",
+        "vp": "virtual_stages", "replicate": "replicate", "offload": "offload",
+        "power": "power_limit_w", "fraction": "fraction",
         "cores": "cpu_cores", "storage": "storage_bytes_per_s",
     }
 )  # fmt: skip
@@ -46,13 +47,18 @@ _FIELDS: Mapping[str, str] = MappingProxyType({field: key for key, field in _OPT
 
 _TAIL = re.compile(r"(?:\s+(?:[a-z_]+\s*=\s*[^\s=]+|sp))+\s*$", re.IGNORECASE)
 _OPTION = re.compile(r"([a-z_]+)\s*=\s*([^\s=]+)|\b(sp)\b", re.IGNORECASE)
-_REPEATED = re.compile(r"(\d+)\s*[x*]\s*\((.*)\)", re.IGNORECASE)
-_UNEVEN = re.compile(r"\(([\d\s+]*)\)\s*[x*]\s*(\S.*)", re.IGNORECASE)
-_COUNTED = re.compile(r"(\d+)\s*[x*]\s*(\S.*)", re.IGNORECASE)
+_REPEATED = re.compile(r"(\d+)\s*[x*×]\s*\((.*)\)", re.IGNORECASE)
+_UNEVEN = re.compile(r"\(([\d\s+]*)\)\s*[x*×]\s*(\S.*)", re.IGNORECASE)
+_COUNTED = re.compile(r"(\d+)\s*[x*×]\s*(\S.*)", re.IGNORECASE)
+#: "8 A100", "8A100"; a name like 3080Ti is no count.
+_COUNT_BEFORE = re.compile(r"(\d{1,2}|[1-9]\d* (?=\S{3}))\s*((?!x)[A-Za-z]\S.*)", re.IGNORECASE)
+_TWO_COUNTS = re.compile(r"(\d+)\s*[x*×]\s*(\d+)\s*[x*×]?\s*([A-Za-z].*)", re.IGNORECASE)
 #: Names like RTX-3090 end in x and digits too.
 _COUNT_LAST = re.compile(
-    r"(\S.*?)\s*(?:(?<!rt)(?<!gt)(?<!\br)x\s*|\*\s*|:\s*)(\d{1,4})", re.IGNORECASE
+    r"(\S.*?)\s*(?:(?<!rt)(?<!gt)(?<!\br)x\s*|[*×]\s*|:\s*)(\d{1,4})", re.IGNORECASE
 )
+#: A '+' with nothing to join after it: Xeon Platinum 8480+.
+_ENDS_NAME = re.compile(r"\+\s*(?:$|[+\[)])")
 _LINKED = re.compile(r"(.*?)\s*\[([^\[\]]*)\]")
 _RATE = re.compile(r"([\d.e+]+)\s*gbit(?:\s*,\s*([\d.e+-]+)\s*us)?", re.IGNORECASE)
 
@@ -98,11 +104,13 @@ def read_short_form(text: str, pointer: str = "/placement") -> dict[str, Any]:
 
 
 def _parts(body: str) -> list[str]:
-    """Split at each '+' outside parentheses."""
+    """Split at each '+' outside parentheses that does not end or belong to a name (8480+)."""
+    if "+" not in body or body.strip() in Catalog.default():
+        return [body]
     parts, depth = [""], 0
-    for letter in body:
+    for place, letter in enumerate(body):
         depth += (letter == "(") - (letter == ")")
-        if letter == "+" and depth == 0:
+        if letter == "+" and depth == 0 and not _ENDS_NAME.match(body, place):
             parts.append("")
         else:
             parts[-1] += letter
@@ -121,11 +129,23 @@ def _nodes(part: str, text: str, pointer: str) -> list[dict[str, Any]]:
     repeated = _REPEATED.fullmatch(part)
     host = repeated[2].strip() if repeated else part
     more: dict[str, Any] = {"repeat": _whole(repeated[1])} if repeated else {}
-    if counted := _COUNTED.fullmatch(host):
-        return [_node(counted[2], part, text, pointer, count=_whole(counted[1]), **more)]
-    if (last := _COUNT_LAST.fullmatch(host)) and host not in Catalog.default():
-        return [_node(last[1], part, text, pointer, count=_whole(last[2]), **more)]
-    return [_node(host, part, text, pointer, **more)]
+    name, count = _counted(host)
+    numbers = more if count is None else {"count": count, **more}
+    return [_node(name, part, text, pointer, **numbers)]
+
+
+def _counted(host: str) -> tuple[str, int | None]:
+    """Return what a host has and how many; None where no number is stated."""
+    first = _COUNTED.fullmatch(host)
+    if first and (not first[2].isdigit() or first[2] in Catalog.default()):
+        return first[2], _whole(first[1])
+    if host in Catalog.default():
+        return host, None
+    if last := _COUNT_LAST.fullmatch(host):
+        return last[1], _whole(last[2])
+    if (before := _COUNT_BEFORE.fullmatch(host)) and before[2] in Catalog.default():
+        return before[2], _whole(before[1])
+    return host, None
 
 
 def _whole(digits: str) -> int:
@@ -138,10 +158,20 @@ def _node(name: str, part: str, text: str, pointer: str, **numbers: int) -> dict
     accelerator = linked[1] if linked else name.strip()
     if not accelerator or _is_slip(accelerator):
         raise InvalidPlacementError(
-            f"Placement {text!r} has no accelerator where {part!r} stands. {HOW}", pointer=pointer
+            f"Placement {text!r} has no accelerator where {part!r} stands. {_how(part)}",
+            pointer=pointer,
         )
     link = {"link": linked[2]} if linked else {}
     return {"accelerator": accelerator, **numbers, **link}
+
+
+def _how(part: str) -> str:
+    """Return how to write what a part of a placement seems to mean."""
+    if two := _TWO_COUNTS.fullmatch(part):
+        return f"{two[1]} hosts with {two[2]} each are '{two[1]}x({two[2]}x{two[3]})'."
+    if "," in part and "(" not in part:
+        return f"Hosts are joined by '+', as in {'+'.join(map(str.strip, part.split(',')))!r}."
+    return HOW
 
 
 def _is_slip(name: str) -> bool:
@@ -153,10 +183,18 @@ def _is_slip(name: str) -> bool:
         or "[" in name
         or "]" in name
         or "=" in name
-        or name.isdigit()
+        or (name.isdigit() and name not in Catalog.default())
+        or ("," in name and _is_list(name))
         or name.casefold() in ("gpu", "gpus")
         or bool(re.match(r"\d+\s*x", name, re.IGNORECASE))
+        or (name[:1].isdigit() and _counted(name)[1] is not None)
     )
+
+
+def _is_list(name: str) -> bool:
+    """Tell whether a name is several, with commas between them."""
+    pieces = [_counted(piece.strip())[0] for piece in name.split(",")]
+    return len(pieces) > 1 and all(piece in Catalog.default() for piece in pieces)
 
 
 def _read_network(text: str, pointer: str) -> str | dict[str, Any]:
@@ -214,6 +252,8 @@ def _field(key: str, pointer: str) -> str:
 def _value(field: str, written: str, pointer: str) -> Any:
     if field == "schedule":
         return written.lower()
+    if field == "offload":
+        return written.lower().split("+")
     if field == "sequence_parallel":
         flags = {"true": True, "1": True, "false": False, "0": False}
         return flags.get(written.lower(), written)
@@ -280,6 +320,8 @@ def _write_options(placement: Placement) -> list[str]:
 
 
 def _plain(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "+".join(value)
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
     return str(value)

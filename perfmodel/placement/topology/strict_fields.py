@@ -134,6 +134,22 @@ class Fields:
                 allowed=allowed,
             ) from error
 
+    def words(self, name: str, words: type[Word]) -> tuple[Word, ...]:
+        """Take a list of words of a closed vocabulary, each at most once; in its order."""
+        listed = list(self.items(name, ()))
+        for value, pointer in listed:
+            if value not in list(words):
+                allowed = tuple(word.value for word in words)
+                raise InvalidPlacementError(
+                    f"{name} holds some of {', '.join(allowed)}; got {repr(value)[:80]}.",
+                    pointer=pointer,
+                    allowed=allowed,
+                )
+        said = [value for value, _ in listed]
+        if len(set(said)) < len(said):
+            raise self._refusal(name, "a list that says each word once", said)
+        return tuple(word for word in words if word in said)
+
     def refuse_unknown(self) -> None:
         """Refuse the fields that nobody took."""
         for name in self._value:

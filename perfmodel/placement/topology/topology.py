@@ -36,6 +36,17 @@ class Locality(StrEnum):
     OBJECT_STORE = "object_store"
 
 
+class Offload(StrEnum):
+    """What of a training step lies in the memory of the host while it is not used."""
+
+    #: State of the optimizer; gradients go there, and the host updates the parameters.
+    OPTIMIZER = "optimizer"
+    #: Parameters of a rank, which are sharded (stage 3), until they are gathered.
+    PARAMETERS = "parameters"
+    #: Activations of all layers but those at work.
+    ACTIVATIONS = "activations"
+
+
 class BatchSplit(StrEnum):
     """How a global batch is dealt to replicas on unequal accelerators."""
 
@@ -130,6 +141,11 @@ class Plan:
         Order of the micro-batches of a pipeline.
     virtual_stages : int
         Chunks of layers that one accelerator holds in an interleaved pipeline, >= 1.
+    replicate : int
+        Groups of replicas that hold the same shards (hybrid sharding): ZeRO stages share out inside
+        of a group of ``data * context / replicate`` ranks alone, >= 1.
+    offload : tuple of Offload
+        What lies in the memory of the host, each once, in the order of the words.
     batch_split : BatchSplit
         How replicas on unequal accelerators share the global batch.
     """
@@ -143,6 +159,8 @@ class Plan:
     sequence_parallel: bool = False
     schedule: Schedule = Schedule.ONE_F_ONE_B
     virtual_stages: int = 1
+    replicate: int = 1
+    offload: tuple[Offload, ...] = ()
     batch_split: BatchSplit = BatchSplit.EQUAL
 
     @property

@@ -4,8 +4,10 @@ Every layer calls attention once, on queries of one shape; matrices that occur a
 are theirs. The width is the extent that they all have in common. What four products of attention
 leave over must be two or three matrices of one inner width. Tables are what embeddings read.
 
-Left out, and answered with None: attention written out in single products, cross attention,
-mixtures of experts, layers of several widths (Swin), one layer alone.
+Stacks with mixtures of experts are recognised otherwise (:mod:`.mixture_graph`).
+
+Left out, and answered with None: attention written out in single products, cross attention, layers
+of several widths (Swin), one layer alone.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from perfmodel.graph.ir import Graph, Node, Tensor
+from perfmodel.placement.transformers.mixture_graph import mixture_shape
 from perfmodel.placement.transformers.transformer_shape import TransformerShape
 from perfmodel.types import Phase, Role
 
@@ -35,6 +38,9 @@ def graph_shape(graph: Graph, *, micro_batches: int = 1) -> TransformerShape | N
         Forward passes of the step, >= 1.
     """
     forward = [node for node in graph.nodes if node.phase is Phase.FORWARD]
+    mixture = mixture_shape(graph)
+    if mixture is not None:
+        return mixture
     attention = _attention(graph, forward, micro_batches)
     if attention is None:
         return None

@@ -179,8 +179,7 @@ _LLAMA: Config = MappingProxyType(
 def _deepseek_v3(config: Config, length: int | None) -> TransformerShape:
     """Read keys and values from a narrow vector, and experts beside one that all tokens share.
 
-    The few first layers without experts count as layers with them: as much arithmetic, but 5 % more
-    parameters in DeepSeek-V3.
+    The few first layers without experts have a wide network, which counts as that of all layers.
     """
     c = {**_DEEPSEEK, **{k: v for k, v in config.items() if v is not None}}
     width, heads = int(c["hidden_size"]), int(c["num_attention_heads"])
@@ -191,9 +190,12 @@ def _deepseek_v3(config: Config, length: int | None) -> TransformerShape:
     query_rank = int(c["q_lora_rank"]) if config.get("q_lora_rank", 0) is not None else 0
     queries = (width + heads * (rope + plain)) * query_rank or width * heads * (rope + plain)
     keys = width * (rank + rope) + rank * heads * (plain + value)
-    shared = int(c["n_shared_experts"]) * 3 * width * inner
+    layers, dense = int(c["num_hidden_layers"]), _dense_layers(c)
+    shared = (layers - dense) * int(c["n_shared_experts"]) * 3 * width * inner
+    beside = shared + dense * 3 * width * int(c["intermediate_size"])
     return TransformerShape(
-        layers=int(c["num_hidden_layers"]),
+        layers=layers,
+        mixture_layers=layers - dense,
         hidden_size=width,
         heads=heads,
         head_size=(rope + plain + value) // 2,
@@ -208,8 +210,15 @@ def _deepseek_v3(config: Config, length: int | None) -> TransformerShape:
         has_ffn_biases=False,
         norm_vectors=1,
         is_tied=bool(c.get("tie_word_embeddings", False)),
-        own_weights=queries + keys + heads * value * width + shared,
+        own_weights=queries + keys + heads * value * width + beside // layers,
+        other_parameters=beside % layers,
     )
+
+
+def _dense_layers(config: Config) -> int:
+    """Return how many layers have no experts: the first ones; at least one has."""
+    layers = int(config["num_hidden_layers"])
+    return min(int(config["first_k_dense_replace"]), layers - 1)
 
 
 _DEEPSEEK: Config = MappingProxyType(
@@ -217,6 +226,8 @@ _DEEPSEEK: Config = MappingProxyType(
         "num_hidden_layers": 61,
         "hidden_size": 7168,
         "num_attention_heads": 128,
+        "intermediate_size": 18432,
+        "first_k_dense_replace": 3,
         "moe_intermediate_size": 2048,
         "n_routed_experts": 256,
         "n_shared_experts": 1,

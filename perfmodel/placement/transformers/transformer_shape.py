@@ -55,6 +55,9 @@ class TransformerShape:
         The feed-forward network has a third matrix, whose output multiplies (SwiGLU).
     experts, experts_per_token : int
         Feed-forward networks of a layer, and how many of them a token passes.
+    mixture_layers : int or None
+        Layers that have experts; None means all. Networks of the others are part of
+        ``own_weights``, which counts the mean over all layers then.
     has_attention_biases, has_output_bias, has_ffn_biases : bool
         Queries, keys and values; the output of attention; the feed-forward network.
     norm_vectors : int
@@ -100,6 +103,7 @@ class TransformerShape:
     is_gated: bool = False
     experts: int = 1
     experts_per_token: int = 1
+    mixture_layers: int | None = None
     has_attention_biases: bool = True
     has_output_bias: bool = True
     has_ffn_biases: bool = True
@@ -170,6 +174,11 @@ class TransformerShape:
         return self.hidden_size * self.experts if self.experts > 1 else 0
 
     @property
+    def mixture_share(self) -> float:
+        """Part of the layers that have experts, where there are some."""
+        return 1.0 if self.mixture_layers is None else self.mixture_layers / self.layers
+
+    @property
     def expert_parameters(self) -> int:
         """Parameters of one feed-forward network."""
         biases = (2 if self.is_gated else 1) * self.inner_size + self.hidden_size
@@ -208,8 +217,11 @@ class TransformerShape:
     @property
     def parameter_count(self) -> int:
         """All parameters, shared ones once."""
+        without = 0 if self.mixture_layers is None else self.layers - self.mixture_layers
+        mixture = self.router_weights + self.experts * self.expert_parameters
         return (
             self.layers * self.layer_parameters
+            - without * mixture
             + self.embedding_parameters
             + self.head_parameters
             + self.other_parameters
@@ -217,12 +229,11 @@ class TransformerShape:
 
     @property
     def token_weights(self) -> int:
-        """Elements of the products that one token passes in a layer."""
-        return (
-            self.attention_weights
-            + self.router_weights
-            + self.experts_per_token * self.expert_weights
-        )
+        """Elements of the products that one token passes in a mean layer."""
+        mixture = self.router_weights + self.experts_per_token * self.expert_weights
+        if self.mixture_layers is None:
+            return self.attention_weights + mixture
+        return self.attention_weights + round(self.mixture_share * mixture)
 
     @property
     def token_flops(self) -> float:

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.predictors.engines.engine_kernels import EngineKernels
@@ -90,9 +91,9 @@ class EngineLaw:
         width = _ITEM_BYTES[rate]
         if spec.tdp_w is None or spec.year is None:
             raise ValueError(f"{spec.name} states no power limit or no year.")
+        moved = self._moved_bytes(kernels, spec, width)
         share = np.where(kernels.is_convolution, self.convolution_share, self.matmul_share)
         compute = kernels.flops / (share * spec.peak_flops[rate])
-        moved = kernels.elements * width / (1.0 + (spec.cache_bytes or 0.0) / self.cache_bytes)
         memory = moved / (self.bandwidth_share * spec.bandwidth_bytes_per_s)
         joules = kernels.flops * width * self.operation_j + moved * self.byte_j
         energy = joules * self.yearly ** (spec.year - _YEAR) / spec.tdp_w
@@ -100,6 +101,26 @@ class EngineLaw:
         # Over the longest first: powers of small numbers vanish.
         parts = sum((one / longest) ** self.sharpness for one in (compute, memory, energy))
         return float(np.sum(longest * parts ** (1.0 / self.sharpness) + self.launch_s))
+
+    def roofline_s(
+        self, kernels: EngineKernels, spec: AcceleratorSpec, precision: Precision
+    ) -> float:
+        """Return the time of all kernels at the peak and the full bandwidth: no engine is faster.
+
+        Parameters
+        ----------
+        spec, precision
+            As of :meth:`time_s`.
+        """
+        rate = spec.rate_of(precision)
+        memory = self._moved_bytes(kernels, spec, _ITEM_BYTES[rate]) / spec.bandwidth_bytes_per_s
+        return float(np.maximum(kernels.flops / spec.peak_flops[rate], memory).sum())
+
+    def _moved_bytes(
+        self, kernels: EngineKernels, spec: AcceleratorSpec, width: float
+    ) -> npt.NDArray[np.float64]:
+        """Return the bytes of each kernel that reach memory."""
+        return kernels.elements * width / (1.0 + (spec.cache_bytes or 0.0) / self.cache_bytes)
 
 
 def is_covered(spec: AcceleratorSpec, precision: Precision) -> bool:

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfmodel.features.arrays import FloatArray
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.predictors.joint.joint_regimes import Regime
 
 #: Variance that all effects of a device share, beyond the facts: its clocks, its host.
@@ -189,8 +189,11 @@ class DeviceBeliefs:
         known = self.effects.get(device)
         if known is not None:
             return known
-        share = _HALF_LEARNED / (_HALF_LEARNED + self._of_device[device])
-        return self._unknown(BEFORE_RECORDS * share)
+        return self._unknown(BEFORE_RECORDS * self.unlearned(device))
+
+    def unlearned(self, device: str) -> float:
+        """Return the share of what is peculiar to a device that its training leaves, in [0, 1]."""
+        return _HALF_LEARNED / (_HALF_LEARNED + self._of_device[device])
 
     def _unknown(self, share: float) -> DeviceEffect:
         own = np.diag(self.prior) + _COMMON_VARIANCE
@@ -236,3 +239,18 @@ def features(
         own = _MODES.index(mode) * len(_COMPILERS) + _COMPILERS.index(compiler)
         placed[row, own * _PRECISIONS + bool(full is not None and full[row])] = shares[row]
     return placed.reshape(len(groups), SETS * effects)
+
+
+def regimes_alike(left: FloatArray, right: FloatArray) -> FloatArray:
+    """Return how far the regimes of steps agree, shape (left, right).
+
+    Parameters
+    ----------
+    left, right : ndarray, shape (steps, sets x effects)
+        From :func:`features`.
+    """
+    return np.asarray(_ALIKE[np.ix_(_set_of(left), _set_of(right))], dtype=np.float64)
+
+
+def _set_of(placed: FloatArray) -> IntArray:
+    return np.asarray(np.abs(placed).reshape(len(placed), SETS, -1).sum(axis=2).argmax(axis=1))

@@ -1,15 +1,16 @@
 r"""Steps of a device that were measured since training, kept so that their jobs are known there.
 
-Records of a device say how it differs from what is predicted for it (:mod:`.device_beliefs`), and
-how each job that was measured differs from that. Both are one Gaussian process: residuals ``u`` of
-the records beside what is answered without them, features ``X``, effects ``w`` of the device, and
-``e`` of cells, of which those of one job share what :mod:`.job_memory` says::
+Records of a device say how it differs from what is predicted for it (:mod:`.device_beliefs`), what
+goes with the make of a network there (:mod:`.kinship`), and how each job that was measured differs
+from that. All are one Gaussian process: residuals ``u`` of the records beside what is answered
+without them, features ``X``, effects ``w`` of the device, ``g`` of makes, and ``e`` of cells, of
+which those of one job share what :mod:`.job_memory` says::
 
-    u = X w + e,   w ~ N(0, prior),   e ~ N(0, C),   C given the cells of training
-    E[u*] = x* E[w] + E[e* | e = u - X E[w]]
+    u = X w + g + e,   w ~ N(0, prior),   g ~ N(0, s^2 K),   e ~ N(0, C given cells of training)
+    E[u*] = x* E[w] + E[g* + e* | g + e = u - X E[w]]
 
-So a record moves all answers for its device through ``w``, and those for its own job further;
-answers for other devices stay as they are.
+So a record moves all answers for its device through ``w``, those for networks made like its own
+further, and those for its own job further still; answers for other devices stay as they are.
 
 Tails are heavy: a record that is off by far more than the others says little about them. Its
 variance ``c`` is divided by ``tau = (nu + 1) / (nu + e^2 / c)`` where that is below 1 (Student's
@@ -25,13 +26,32 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve
 
 from perfmodel.features.arrays import FloatArray, IntArray
+from perfmodel.features.steps.whole_step import SHAPE_COLUMNS
 from perfmodel.predictors.joint.device_beliefs import DeviceEffect
 from perfmodel.predictors.joint.job_memory import JobMemory, Recalled, matches
+from perfmodel.predictors.joint.kinship import SPREADS, kinship, log_posterior
 
 #: Degrees of freedom of Student's errors, and rounds after which weights no longer change.
 _FREEDOM, _ROUNDS = 4.0, 10
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AskedCell:
+    """A step that is asked about, as records of its device look at it; see :class:`DeviceRecords`.
+
+    Parameters
+    ----------
+    features, shape : ndarray, shape (1, coefficients) and (1, columns)
+    """
+
+    job: str
+    cell: IntArray
+    scale: float
+    features: FloatArray
+    shape: FloatArray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,6 +74,10 @@ class DeviceRecords:
         Of the samples, > 0.
     doubt : ndarray, shape (records,)
         Variance of each beyond its own, which what it is off adds.
+    shapes : ndarray, shape (records, columns)
+        What each network is made of, from :meth:`.novelty.Novelty.shapes`.
+    spread : float
+        Standard deviation of what goes with the make of a network on this device.
     """
 
     jobs: tuple[str, ...]
@@ -63,6 +87,8 @@ class DeviceRecords:
     scale: FloatArray
     weight: FloatArray
     doubt: FloatArray
+    shapes: FloatArray
+    spread: float = 0.0
 
     def joined(self, other: DeviceRecords) -> DeviceRecords:
         """Return these records and others of the device."""
@@ -87,28 +113,50 @@ class DeviceRecords:
         root = np.sqrt(self.weight)
         return np.asarray(covariance / np.outer(root, root))
 
-    def doubted(self, prior: DeviceEffect, noise: FloatArray) -> Self:
-        """Return the records with the doubt that their residuals cast on each."""
-        own = np.diag(noise)
-        doubt = np.zeros(len(own))
-        for _ in range(_ROUNDS):
-            effect = prior.given(self.features, self.residuals, noise + np.diag(doubt))
-            off = self.residuals - self.features @ effect.mean
-            tau = (_FREEDOM + 1.0) / (_FREEDOM + off**2 / own)
-            doubt = own * (1.0 / np.minimum(tau, 1.0) - 1.0)
-        return replace(self, doubt=doubt)
+    def weighed(self, prior: DeviceEffect, noise: FloatArray, unlearned: float) -> Self:
+        """Return the records with the spread of makes that explains them best, and their doubts.
+
+        Parameters
+        ----------
+        prior : DeviceEffect
+            What they are weighed against.
+        noise : ndarray, shape (records, records)
+            From :meth:`noise`.
+        unlearned : float
+            Share of what is peculiar to the device, makes among it, that training has left.
+        """
+        off = self.residuals - self.features @ prior.mean
+        effects = self.features @ prior.covariance @ self.features.T
+        makes = self._kinship
+        found = []
+        for spread in SPREADS:
+            left = spread * unlearned**0.5
+            explained = effects + left**2 * makes
+            doubt = _doubts(off, explained, noise)
+            whole = explained + noise + np.diag(doubt)
+            found.append((log_posterior(spread, whole, off), left, doubt))
+        _, spread, doubt = max(found, key=lambda one: one[0])
+        return replace(self, spread=spread, doubt=doubt)
+
+    def covariance(self, memory: JobMemory, job_variance: float) -> FloatArray:
+        """Return the covariance of all that the effects of the device leave, with doubts.
+
+        Returns
+        -------
+        ndarray, shape (records, records)
+        """
+        makes = self.spread**2 * self._kinship
+        return np.asarray(self.noise(memory, job_variance) + makes + np.diag(self.doubt))
 
     def recall(
         self,
         recalled: Recalled,
-        job: str,
-        cell: IntArray,
-        scale: float,
+        asked: AskedCell,
         memory: JobMemory,
         effect: DeviceEffect,
         job_variance: float,
     ) -> Recalled | None:
-        """Return what the records of a job say beside their device's effect and other cells.
+        """Return what records of a job, and of jobs made like it, say beside their device.
 
         Parameters
         ----------
@@ -118,27 +166,44 @@ class DeviceRecords:
         Returns
         -------
         Recalled or None
-            Its mean is to be added beside that of ``recalled``; None where no record is of the job.
+            Its mean is to be added beside that of ``recalled``; None where no record says anything.
         """
-        own = self._by_job.get(job)
-        if own is None:
+        own = self._by_job.get(asked.job, np.zeros(0, dtype=np.int64))
+        if not len(own) and not self.spread:
             return None
-        scales = np.append(self.scale[own], scale)
-        together = memory.expect(job, np.concatenate([self.cells[own], cell[None, :]]))
+        scales = np.append(self.scale[own], asked.scale)
+        together = memory.expect(asked.job, np.vstack([self.cells[own], asked.cell]))
         covariance = together * np.outer(scales, scales) + job_variance
-        known = covariance[:-1, :-1] + np.diag(self.doubt[own])
-        weights = np.linalg.solve(known, covariance[:-1, -1])
-        left = self.residuals[own] - self.features[own] @ effect.mean
-        variance = covariance[-1, -1] - float(weights @ covariance[:-1, -1])
-        _, alike = matches(self.cells[own], cell)
+        to_asked = (
+            self.spread**2
+            * kinship(asked.shape, asked.features, self.shapes, self.features).ravel()
+        )
+        to_asked[own] += covariance[:-1, -1]
+        weights = cho_solve(self._factored(memory, job_variance), to_asked)
+        left = self.residuals - self.features @ effect.mean
+        variance = float(covariance[-1, -1]) + self.spread**2 - float(weights @ to_asked)
+        # Of a job without a record here, whoever asks adds that.
+        variance -= 0.0 if len(own) else job_variance
+        _, alike = matches(self.cells[own], asked.cell)
         return Recalled(
-            mean=float(weights @ left) / scale,
-            variance=max(variance / scale**2, 0.02 * recalled.prior_variance),
+            mean=float(weights @ left) / asked.scale,
+            variance=max(variance / asked.scale**2, 0.02 * recalled.prior_variance),
             prior_variance=recalled.prior_variance,
             cells=recalled.cells + len(own),
-            on_device=True,
+            on_device=bool(len(own)) or recalled.on_device,
             alike=alike or recalled.alike,
         )
+
+    def _factored(self, memory: JobMemory, job_variance: float) -> tuple[FloatArray, bool]:
+        """Return the covariance as it is solved with, worked out once: nothing of it changes."""
+        if "_factor" not in self.__dict__:
+            self.__dict__["_factor"] = cho_factor(self.covariance(memory, job_variance))
+        found: tuple[FloatArray, bool] = self.__dict__["_factor"]
+        return found
+
+    @cached_property
+    def _kinship(self) -> FloatArray:
+        return kinship(self.shapes, self.features, self.shapes, self.features)
 
     @cached_property
     def _by_job(self) -> dict[str, IntArray]:
@@ -149,7 +214,8 @@ class DeviceRecords:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
-        return {"jobs": list(self.jobs), **{name: getattr(self, name).tolist() for name in _ARRAYS}}
+        arrays = {name: getattr(self, name).tolist() for name in _ARRAYS}
+        return {"jobs": list(self.jobs), "spread": self.spread, **arrays}
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> DeviceRecords:
@@ -161,13 +227,30 @@ class DeviceRecords:
             Columns of different lengths.
         """
         jobs = tuple(str(job) for job in stored["jobs"])
+        # Files from before shapes were kept: what goes with them is not known.
+        unknown = np.full((len(jobs), len(SHAPE_COLUMNS)), np.nan)
+        stored = {"shapes": unknown, "spread": 0.0, **stored}
         arrays: dict[str, Any] = {
             name: np.array(stored[name], dtype=np.int64 if name == "cells" else np.float64)
             for name in _ARRAYS
         }
         if {len(array) for array in arrays.values()} != {len(jobs)}:
             raise ValueError("its records of a device do not fit together")
-        return cls(jobs=jobs, **arrays)
+        return cls(jobs=jobs, spread=float(stored["spread"]), **arrays)
 
 
-_ARRAYS: Sequence[str] = tuple(f.name for f in fields(DeviceRecords) if f.name != "jobs")
+_ARRAYS: Sequence[str] = tuple(
+    f.name for f in fields(DeviceRecords) if f.name not in ("jobs", "spread")
+)
+
+
+def _doubts(off: FloatArray, explained: FloatArray, noise: FloatArray) -> FloatArray:
+    """Return the doubt that their residuals cast on each record, shape (records,)."""
+    own = np.diag(noise)
+    doubt = np.zeros(len(own))
+    for _ in range(_ROUNDS):
+        beside = noise + np.diag(doubt)
+        left = beside @ np.linalg.solve(explained + beside, off)
+        tau = (_FREEDOM + 1.0) / (_FREEDOM + left**2 / own)
+        doubt = own * (1.0 / np.minimum(tau, 1.0) - 1.0)
+    return doubt

@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import nnls
 
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.step import Step
@@ -284,6 +283,9 @@ def _shared(left: IntArray, right: IntArray) -> FloatArray:
 def _fit_variances(
     groups: Sequence[IntArray], cells: IntArray, residuals: FloatArray
 ) -> tuple[FloatArray, float]:
+    # Imported here: answers need no scipy.
+    from scipy.optimize import nnls
+
     rng = np.random.default_rng(0)
     designs, products = [], []
     for group in groups:

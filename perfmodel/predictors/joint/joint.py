@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Self
 
 import numpy as np
@@ -37,7 +37,7 @@ from perfmodel.features.steps.step_table import StepTable, step_bounds_s, step_t
 from perfmodel.features.steps.whole_step import whole_rows
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.predictors.joint.device_beliefs import BEFORE_RECORDS, DeviceBeliefs, features
-from perfmodel.predictors.joint.device_records import DeviceRecords
+from perfmodel.predictors.joint.device_records import AskedCell, DeviceRecords
 from perfmodel.predictors.joint.job_memory import JobMemory, Recalled, cell_of
 from perfmodel.predictors.joint.joint_intervals import GroupQuantiles, Rung, rung_scores
 from perfmodel.predictors.joint.joint_members import (
@@ -60,6 +60,7 @@ from perfmodel.predictors.joint.joint_regimes import (
 from perfmodel.predictors.joint.novelty import Novelty
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.predictors.predictor_checks import SHORTEST_STEP_S
+from perfmodel.predictors.step_models.asked_table import ANSWERED_AT_ONCE
 from perfmodel.predictors.step_models.mode_nets import is_training
 from perfmodel.predictors.step_models.node_net import RowParts
 from perfmodel.types import Basis, Framework, Mode, Precision
@@ -68,6 +69,8 @@ Report = Callable[[str], None]
 
 #: Digits to which records are kept: fewer than measurements repeat.
 _DIGITS = 6
+#: And what their networks are made of, in standard deviations: hundredths are no difference.
+_SHAPE_DIGITS = 2
 
 #: Its weight beside the mean of those that have not seen one part of the families each.
 _TRUST_IN_ALL = 0.4
@@ -110,10 +113,13 @@ class JointPredictor:
     rounds, depth : int
         Trees of the whole-step predictor, and the depth of each.
     epochs, learning_rate, shrinkage : int, float, float
-        Of the networks, see :class:`~perfmodel.predictors.step_models.node_net.NodeNetSettings`.
+        Of the networks, see
+        :class:`~perfmodel.predictors.step_models.node_settings.NodeNetSettings`.
     power_limited : bool
         Whether GPUs compute at the clock that their power limit leaves them, see
         :func:`~perfmodel.features.steps.step_table.step_table`.
+    known_folds : mapping of str to int or None
+        Folds that families have had in another version and keep, so that the two can be compared.
     engine : TaskEngine or None
         Where members are fitted; None: in this process, one after the other.
     """
@@ -123,13 +129,14 @@ class JointPredictor:
         *,
         seed: int = 0,
         folds: int = 4,
-        epochs: int = 8,
+        epochs: int = 12,
         rounds: int = 500,
         learning_rate: float = 2e-3,
         shrinkage: float = 0.003,
         depth: int = 6,
         coverage: float = 0.9,
         power_limited: bool = True,
+        known_folds: Mapping[str, int] | None = None,
         engine: TaskEngine | None = None,
         report: Report | None = None,
     ) -> None:
@@ -142,6 +149,7 @@ class JointPredictor:
         self.depth = depth
         self.coverage = coverage
         self.power_limited = power_limited
+        self.known_folds = dict(known_folds or {})
         self.engine = engine or LocalEngine()
         self.report = report
 
@@ -208,7 +216,7 @@ class JointPredictor:
             reference_s=reference,
             log_times=np.log([sample.step_time_s for sample in samples]),
             weights=balanced(samples),
-            fold=even_folds([sample.family for sample in samples], self.folds),
+            fold=even_folds([s.family for s in samples], self.folds, self.known_folds),
             seed=self.seed,
             epochs=self.epochs,
             rounds=self.rounds,
@@ -269,7 +277,8 @@ class JointPredictor:
 
     def predict(self, steps: Sequence[Step]) -> list[Prediction]:
         """Answer steps: time, interval, evidence."""
-        return self.answer(self._ask(steps)) if steps else []
+        turns = [steps[i : i + ANSWERED_AT_ONCE] for i in range(0, len(steps), ANSWERED_AT_ONCE)]
+        return [answer for some in turns for answer in self.answer(self._ask(some))]
 
     def ask(self, steps: Sequence[Step]) -> Asked:
         """Ask all members about steps, once for every predictor that is adapted from this one."""
@@ -278,11 +287,23 @@ class JointPredictor:
     def _ask(self, steps: Sequence[Step], *, everywhere: bool = False) -> Asked:
         table = self.table_of(steps)
         rows, reference = whole_rows(table)
+        return self._asked(
+            steps, table, rows, self._raw(table, rows, reference, everywhere=everywhere)
+        )
+
+    def _asked(
+        self,
+        steps: Sequence[Step],
+        table: StepTable,
+        rows: npt.NDArray[np.float32],
+        members: MemberAnswers,
+    ) -> Asked:
         distance, factor, nearest = self.novelty_.measure(rows)
         return Asked(
             steps=steps,
-            members=self._raw(table, rows, reference, everywhere=everywhere),
+            members=members,
             groups=groups(table),
+            shapes=self._shapes(rows),
             distance=distance,
             factor=factor,
             nearest=nearest,
@@ -326,7 +347,7 @@ class JointPredictor:
     def _one(self, step: Step, i: int, asked: Asked) -> Prediction:
         raw, group = asked.members, asked.groups[i]
         factor, distance = float(asked.factor[i]), float(asked.distance[i])
-        log_time, recalled = self._with_memory(step, self._said(step, raw, i), float(raw.scale[i]))
+        log_time, recalled = self._with_memory(step, asked, i)
         variance = recalled.variance if recalled.cells else recalled.variance * factor**2
         known_device = step.accelerator.name in self.devices_
         probed = step.accelerator.name in self.beliefs_.effects
@@ -375,19 +396,29 @@ class JointPredictor:
         """Return the variance of a job on a device beyond what its cells elsewhere leave."""
         return 0.0 if device in self.devices_ else _JOB_ON_NEW_DEVICE_VARIANCE
 
-    def _with_memory(self, step: Step, said: FloatArray, scale: float) -> tuple[float, Recalled]:
+    def _shapes(self, rows: npt.NDArray[np.float32]) -> FloatArray:
+        """Return what steps are made of, as records of devices are kept."""
+        return np.round(self.novelty_.shapes(rows), _SHAPE_DIGITS)
+
+    def _with_memory(self, step: Step, asked: Asked, i: int) -> tuple[float, Recalled]:
         """Answer from all that was measured of a job: cells of training, records of the device."""
-        device = step.accelerator.name
+        device, raw = step.accelerator.name, asked.members
+        scale = float(raw.scale[i])
         memory = self.memory_ if self._knows(device) else self.abroad_
-        log_time, recalled = self._from_training(step, said, scale, memory)
+        log_time, recalled = self._from_training(step, self._said(step, raw, i), scale, memory)
         records = self.records_.get(device)
         if records is None or not scale:
             return log_time, recalled
-        job, cell = architecture_key(step.sketch, step.batch_size), cell_of(step)
+        cell = AskedCell(
+            job=architecture_key(step.sketch, step.batch_size),
+            cell=np.array(cell_of(step), dtype=np.int64),
+            scale=scale,
+            features=features([asked.groups[i]], raw.shares[i : i + 1], [_is_full(step)]),
+            shape=asked.shapes[i : i + 1],
+        )
         further = records.recall(
-            recalled, job, np.array(cell, dtype=np.int64), scale, memory,
-            self.beliefs_.effects[device], self._job_variance(device),
-        )  # fmt: skip
+            recalled, cell, memory, self.beliefs_.effects[device], self._job_variance(device)
+        )
         if further is None:
             return log_time, recalled
         return log_time + further.mean * scale, further
@@ -425,14 +456,14 @@ class JointPredictor:
             From :meth:`row_parts`.
         """
         networks = [(one.log_times, one.shares) for one in parts]
-        raw = self._raw(table, *whole_rows(table), networks=networks)
-        mixed, scale = self._said(step, raw, 0), float(raw.scale[0])
-        memory, _ = self._with_memory(step, mixed, scale)
+        rows, reference = whole_rows(table)
+        raw = self._raw(table, rows, reference, networks=networks)
+        memory, _ = self._with_memory(step, self._asked([step], table, rows, raw), 0)
         shift, _ = self.beliefs_.shift(groups(table)[0], raw.shares[0], full=_is_full(step))
         return LogStages(
             # Without a scale nothing is recalled.
-            network=self._with_memory(step, raw.network[:, 0], 0.0)[0],
-            trees=self._with_memory(step, mixed, 0.0)[0],
+            network=self._from_training(step, raw.network[:, 0], 0.0, self.memory_)[0],
+            trees=self._from_training(step, self._said(step, raw, 0), 0.0, self.memory_)[0],
             memory=memory,
             device=memory + shift,
             least=max(memory + shift, float(np.log(raw.least_s[0]))),
@@ -482,15 +513,16 @@ class JointPredictor:
         beliefs = self.beliefs_ if before is None else self.beliefs_.without([device])
         known = records if before is None else before.joined(records)
         noise = known.noise(self.memory_, self._job_variance(device))
-        known = known.doubted(beliefs.before_records(device), noise)
-        noise = noise + np.diag(known.doubt)
-        self.beliefs_ = beliefs.given(device, known.features, known.residuals, noise)
+        known = known.weighed(beliefs.before_records(device), noise, beliefs.unlearned(device))
+        left = known.covariance(self.memory_, self._job_variance(device))
+        self.beliefs_ = beliefs.given(device, known.features, known.residuals, left)
         self.records_ = self.records_ | {device: known}
 
     def _as_records(self, samples: Sequence[StepSample]) -> DeviceRecords:
         """Return samples of one device as they are kept."""
         table = self.table_of([sample.step for sample in samples])
-        raw = self._raw(table, *whole_rows(table), everywhere=True)
+        rows, reference = whole_rows(table)
+        raw = self._raw(table, rows, reference, everywhere=True)
         answered = [
             self._from_training(s.step, raw.mixed[:, i], float(raw.scale[i]), self.memory_)[0]
             for i, s in enumerate(samples)
@@ -505,6 +537,7 @@ class JointPredictor:
             scale=raw.scale,
             weight=np.array([sample.weight for sample in samples]),
             doubt=np.zeros(len(samples)),
+            shapes=self._shapes(rows),
         )
 
     def forget(self, devices: Collection[str]) -> JointPredictor:
@@ -519,12 +552,11 @@ class JointPredictor:
 
         Standard deviation of the log time; smaller for jobs that were measured before.
         """
-        raw = self._ask(steps).members
+        asked = self._ask(steps)
         found = np.zeros(len(steps))
         for i, step in enumerate(steps):
-            scale = float(raw.scale[i])
-            _, recalled = self._with_memory(step, self._said(step, raw, i), scale)
-            found[i] = recalled.variance * scale**2
+            _, recalled = self._with_memory(step, asked, i)
+            found[i] = recalled.variance * float(asked.members.scale[i]) ** 2
             found[i] += 0.0 if recalled.on_device else self._job_variance(step.accelerator.name)
         return np.sqrt(found)
 

@@ -13,7 +13,7 @@ from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.features.steps.step_table import StepTable, step_table
 from perfmodel.predictors.joint.joint_regimes import balanced
 from perfmodel.predictors.step_models.mode_nets import ModeNets
-from perfmodel.predictors.step_models.node_net import NodeNetSettings
+from perfmodel.predictors.step_models.node_settings import NodeNetSettings
 from perfmodel.predictors.step_models.whole_boost import WholeBoost
 
 #: Position of the member that has seen all families: it answers for jobs never measured.
@@ -126,6 +126,7 @@ class Asked:
     steps: Sequence[Step]
     members: MemberAnswers
     groups: Sequence[tuple[str, ...]]
+    shapes: FloatArray
     distance: FloatArray
     factor: FloatArray
     nearest: Sequence[str]

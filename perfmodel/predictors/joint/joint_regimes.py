@@ -35,16 +35,27 @@ def balanced(samples: Sequence[StepSample]) -> FloatArray:
     return np.asarray(balance * [sample.weight for sample in samples], dtype=np.float64)
 
 
-def even_folds(families: Sequence[str], folds: int) -> IntArray:
-    """Return the fold of each sample: large families first, each to the emptiest fold."""
+def even_folds(
+    families: Sequence[str], folds: int, known: Mapping[str, int] | None = None
+) -> IntArray:
+    """Return the fold of each sample: large families first, each to the emptiest fold.
+
+    Parameters
+    ----------
+    known : mapping of str to int or None
+        Folds that families have had before and keep, as far as there are so many.
+    """
     names, counts = np.unique(np.array(families), return_counts=True)
-    order = np.argsort([-c for c in counts], kind="stable")
-    load, fold_of = np.zeros(folds), {}
-    for i in order:
-        start = family_fold(str(names[i]), folds)
+    size = dict(zip(names.tolist(), counts.tolist(), strict=True))
+    fold_of = {f: k for f, k in (known or {}).items() if f in size and k < folds}
+    load = np.zeros(folds)
+    for family, fold in fold_of.items():
+        load[fold] += size[family]
+    for family in sorted(size.keys() - fold_of.keys(), key=lambda f: (-size[f], f)):
+        start = family_fold(family, folds)
         lightest = min(range(folds), key=lambda k: (load[k], (k - start) % folds))
-        fold_of[str(names[i])] = lightest
-        load[lightest] += counts[i]
+        fold_of[family] = lightest
+        load[lightest] += size[family]
     return np.array([fold_of[family] for family in families], dtype=np.int64)
 
 

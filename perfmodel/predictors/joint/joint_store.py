@@ -17,9 +17,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_arrays
-from safetensors.numpy import save as save_arrays
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import DamagedArtifactError
@@ -30,6 +27,7 @@ from perfmodel.predictors.joint.joint import JointPredictor, maker_of
 from perfmodel.predictors.joint.joint_intervals import GroupQuantiles
 from perfmodel.predictors.joint.joint_members import Member
 from perfmodel.predictors.joint.novelty import Novelty
+from perfmodel.predictors.network_weights import UNREADABLE, load_arrays, save_arrays
 from perfmodel.predictors.predictor_checks import read_json
 from perfmodel.predictors.step_models.mode_nets import ModeNets
 from perfmodel.predictors.step_models.whole_boost import WholeBoost
@@ -155,7 +153,7 @@ def load_joint(folder: Path) -> JointPredictor:
             if name.startswith("novelty_")
         }
         predictor.novelty_ = Novelty.of(shapes, facts["labels"], _jobs_of_graphs(facts))
-    except (OSError, KeyError, TypeError, ValueError, AttributeError, SafetensorError) as error:
+    except (*UNREADABLE, AttributeError) as error:
         raise DamagedArtifactError(
             f"The joint predictor in {folder} cannot be read: {error}. Train the model again."
         ) from error

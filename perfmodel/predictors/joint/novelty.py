@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.spatial import cKDTree
 
-from perfmodel.features.arrays import FloatArray
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.whole_step import SHAPE_COLUMNS
 
 #: Distances are kept apart in so many groups, and beyond this share of them a step is new.
@@ -17,6 +17,9 @@ _GROUPS = 5
 _OUTSIDE = 0.975
 #: Graphs of one model that may stand before the next model.
 _GRAPHS_OF_A_MODEL = 16
+#: Steps whose distances to all graphs are worked out at once, and how far off their squares may be
+#: in float32, as a share of the squares that they are differences of.
+_AT_ONCE, _ROUNDING = 256, 1e-5
 
 
 class Novelty:
@@ -73,7 +76,7 @@ class Novelty:
         ]
         self.factors_ = np.maximum.accumulate(np.clip(factors, 0.5, 3.0))
         self.outside_ = float(np.quantile(distance, _OUTSIDE))
-        self._tree = cKDTree(self.points_)
+        self._graphs = _Points.of(self.points_)
         return self
 
     def _to_other_families(self, families: npt.NDArray[np.str_]) -> FloatArray:
@@ -82,26 +85,34 @@ class Novelty:
             own = families == family
             if own.all():
                 continue
-            distance[own], _ = cKDTree(self.points_[~own]).query(self.points_[own])
+            distance[own], _ = _Points.of(self.points_[~own]).nearest(self.points_[own])
         known = distance[np.isfinite(distance)]
         return np.where(np.isfinite(distance), distance, known.max() if len(known) else 1.0)
 
+    def shapes(self, rows: npt.NDArray[np.float32]) -> FloatArray:
+        """Return what each step is made of, in standard deviations of the graphs learned from.
+
+        Returns
+        -------
+        ndarray, shape (steps, shape columns)
+        """
+        return np.asarray((rows[:, SHAPE_COLUMNS] - self.mean_) / self.scale_)
+
     def measure(self, rows: npt.NDArray[np.float32]) -> tuple[FloatArray, FloatArray, list[str]]:
         """Return the distance of each step, its error factor and its nearest model."""
-        shape = (rows[:, SHAPE_COLUMNS] - self.mean_) / self.scale_
-        distance, nearest = self._tree.query(shape.astype(np.float32))
+        distance, nearest = self._graphs.nearest(self.shapes(rows).astype(np.float32))
         factors = self.factors_[np.searchsorted(self.edges_, distance)]
-        return np.asarray(distance), factors, [self.labels_[i] for i in np.atleast_1d(nearest)]
+        return distance, factors, [self.labels_[i] for i in nearest.tolist()]
 
     def neighbours(self, row: npt.NDArray[np.float32], most: int) -> list[tuple[int, float]]:
         """Return the nearest graphs by position and how far they are, one of each model."""
         shape = ((row[list(SHAPE_COLUMNS)] - self.mean_) / self.scale_).astype(np.float32)
         # A model has several graphs: of each batch size and mode that was measured.
         looked_at = min(_GRAPHS_OF_A_MODEL * most, len(self.labels_))
-        distance, nearest = self._tree.query(shape, k=range(1, looked_at + 1))
+        distance = _distances(self._graphs.at, shape)
         found: dict[str, tuple[int, float]] = {}
-        for i, far in zip(nearest.tolist(), distance.tolist(), strict=True):
-            found.setdefault(self.labels_[i], (i, far))
+        for i in np.argsort(distance, kind="stable")[:looked_at].tolist():
+            found.setdefault(self.labels_[i], (i, float(distance[i])))
         return list(found.values())[:most]
 
     def arrays(self) -> dict[str, Any]:
@@ -124,5 +135,44 @@ class Novelty:
         novelty.edges_, novelty.factors_ = arrays["edges"], arrays["factors"]
         novelty.outside_ = float(arrays["outside"][0])
         novelty.labels_, novelty.jobs_ = tuple(labels), tuple(jobs)
-        novelty._tree = cKDTree(novelty.points_)
+        novelty._graphs = _Points.of(novelty.points_)
         return novelty
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Points:
+    """Points of graphs, with the least and the most that their squared norms may be."""
+
+    at: npt.NDArray[np.float32]
+    least: npt.NDArray[np.float32]
+    most: npt.NDArray[np.float32]
+
+    @classmethod
+    def of(cls, points: npt.NDArray[np.float32]) -> _Points:
+        squares = np.einsum("ij,ij->i", points, points)
+        return cls(at=points, least=(1 - _ROUNDING) * squares, most=(1 + _ROUNDING) * squares)
+
+    def nearest(self, asked: npt.NDArray[np.float32]) -> tuple[FloatArray, IntArray]:
+        """Return the distance from each asked point to the nearest one, and which it is.
+
+        Products of matrices tell which points may be the nearest, to rounding, which depends on
+        what is asked beside; the distances of those few are then worked out one by one.
+        """
+        doubt = 2.0 * _ROUNDING * np.einsum("ij,ij->i", asked, asked)
+        distance, nearest = np.zeros(len(asked)), np.zeros(len(asked), dtype=np.int64)
+        for begin in range(0, len(asked), _AT_ONCE):
+            some = slice(begin, begin + _AT_ONCE)
+            products = (2.0 * asked[some]) @ self.at.T
+            limits = (self.most - products).min(axis=1) + doubt[some]
+            close = self.least - products <= limits[:, None]
+            for i, row in enumerate(close, start=begin):
+                near = np.flatnonzero(row)
+                exact = _distances(self.at[near], asked[i])
+                nearest[i], distance[i] = near[exact.argmin()], exact.min()
+        return distance, nearest
+
+
+def _distances(points: npt.NDArray[np.float32], asked: npt.NDArray[np.float32]) -> FloatArray:
+    """Return the distance of each point to the one asked about."""
+    apart = points.astype(np.float64) - asked
+    return np.asarray(np.sqrt((apart * apart).sum(axis=1)))

@@ -39,6 +39,10 @@ _GROUP_OF = {"attention_prefill": "prefill", "attention_decode": "decode", "moe"
 _LAUNCH_QUANTILE = 0.02
 #: Launch of a group that was never measured.
 _UNSEEN_LAUNCH_S = 5e-6
+#: Quantile of the shares of the floor on one device that counts as what kernels reach there; and
+#: what is reached at least, where only short calls were seen.
+_BEST = 0.99
+_LEAST_REACHED = 0.5
 #: What is expected of matrix units: more multiply-adds a watt, hungrier for operands.
 _MATRIX_UNITS = LawConstants(power=1.5, operand=14.0)
 #: The roofline alone. Of the kernels of experts one call has many, further apart than devices are:
@@ -87,6 +91,7 @@ class PreparedCalls:
     kind: StrArray
     framework: StrArray
     device: IntArray
+    device_name: StrArray
 
     @classmethod
     def of(cls, calls: KernelCalls) -> PreparedCalls:
@@ -99,6 +104,7 @@ class PreparedCalls:
             kind=np.char.add(np.char.add(group, " "), calls.op),
             framework=framework(calls),
             device=calls.device,
+            device_name=calls.device_names,
         )
 
     def by_group(self) -> list[tuple[str, IntArray]]:
@@ -117,13 +123,16 @@ class KernelBase:
 
     def __init__(self) -> None:
         self.launches_s_: dict[str, float] = {}
+        #: Share of the floor that the best kernels of a group reach: on a device, and usually.
+        self.reached_: dict[str, float] = {}
         self.laws_: dict[str, LawConstants] = {}
 
     def fit(self, ready: PreparedCalls, time_s: FloatArray, seed: int = 0) -> KernelBase:
-        """State the launches, then fit the laws."""
+        """State launches and what is reached at most, then fit the laws."""
         from perfmodel.predictors.kernels.kernel_law_fit import fit_law
 
         self.launches_s_ = _launches(ready, time_s)
+        self.reached_ = _reached(ready, time_s)
         stated = self._stated(ready)
         for name, rows in self._fitted_apart(ready):
             group = name.split(" ")[0]
@@ -149,16 +158,30 @@ class KernelBase:
             columns[:, rows] = law_parts(own, stated[rows], law, tiled=_is_tiled(group))
         return LawParts(*columns)
 
+    def least_s(self, ready: PreparedCalls) -> FloatArray:
+        """Return what no call is answered below: the floor, as nearly as kernels ever came to it.
+
+        No clock that lasts is the one of the data sheet, and no kernel keeps every unit busy.
+        """
+        words = np.char.add(np.char.add(ready.group, " "), ready.device_name)
+        return np.asarray(ready.roofline.floor_s / _by_word(words, self.reached_, 1.0))
+
+    @property
+    def device_launch_s(self) -> float:
+        """Launch of the kernels that no host waits for: the shortest of all that were stated."""
+        return min(self.launches_s_.values(), default=_UNSEEN_LAUNCH_S)
+
     def to_dict(self) -> dict[str, Any]:
         """Return what was learned as JSON values."""
         laws = {name: law.to_dict() for name, law in self.laws_.items()}
-        return {"launches_s": self.launches_s_, "laws": laws}
+        return {"launches_s": self.launches_s_, "reached": self.reached_, "laws": laws}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any], path: Path) -> KernelBase:
         """Read what :meth:`to_dict` gave; numbers that are none are refused with the path."""
         base = cls()
         base.launches_s_ = _finite_values(stored["launches_s"], path)
+        base.reached_ = _finite_values(stored.get("reached", {}), path, low=_LEAST_REACHED)
         base.laws_ = {
             str(name): LawConstants.from_dict(_finite_values(law, path))
             for name, law in stored["laws"].items()
@@ -183,14 +206,20 @@ class KernelBase:
 
     def _stated(self, ready: PreparedCalls) -> FloatArray:
         words = np.char.add(np.char.add(ready.group, " "), ready.framework)
-        keys, place = np.unique(words, return_inverse=True)
-        whole = {key: self.launches_s_.get(key.split(" ")[0], _UNSEEN_LAUNCH_S) for key in keys}
-        found = [self.launches_s_.get(key, whole[key]) for key in keys]
-        return np.array(found, dtype=np.float64)[place]
+        return _by_word(words, self.launches_s_, _UNSEEN_LAUNCH_S)
 
 
-def _places(words: StrArray) -> list[tuple[str, IntArray]]:
-    return [(str(word), np.flatnonzero(words == word)) for word in np.unique(words)]
+def _places(words: StrArray, among: IntArray | None = None) -> list[tuple[str, IntArray]]:
+    rows = np.arange(len(words)) if among is None else among
+    own = words[rows]
+    return [(str(word), rows[own == word]) for word in np.unique(own)]
+
+
+def _by_word(words: StrArray, known: Mapping[str, float], otherwise: float) -> FloatArray:
+    """Return what is known of ``"<group> <word>"``, or of the group alone."""
+    keys, place = np.unique(words, return_inverse=True)
+    whole = {key: known.get(key.split(" ")[0], otherwise) for key in keys}
+    return np.array([known.get(key, whole[key]) for key in keys], dtype=np.float64)[place]
 
 
 def _is_tiled(group: str) -> bool:
@@ -229,5 +258,20 @@ def _launches(ready: PreparedCalls, time_s: FloatArray) -> dict[str, float]:
     return found
 
 
-def _finite_values(table: Mapping[str, Any], path: Path) -> dict[str, float]:
-    return {str(key): finite(value, path, low=0.0) for key, value in table.items()}
+def _reached(ready: PreparedCalls, time_s: FloatArray) -> dict[str, float]:
+    """Return the share of the floor that the best calls of each device come to, per group.
+
+    Of devices that were never seen the median of the others counts.
+    """
+    share, found = ready.roofline.floor_s / time_s, dict[str, float]()
+    for group, rows in ready.by_group():
+        of_device = {
+            f"{group} {name}": float(np.clip(np.quantile(share[own], _BEST), _LEAST_REACHED, 1.0))
+            for name, own in _places(ready.device_name, rows)
+        }
+        found.update({group: float(np.median(list(of_device.values()))), **of_device})
+    return found
+
+
+def _finite_values(table: Mapping[str, Any], path: Path, low: float = 0.0) -> dict[str, float]:
+    return {str(key): finite(value, path, low=low) for key, value in table.items()}

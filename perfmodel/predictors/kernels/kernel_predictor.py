@@ -97,7 +97,7 @@ class KernelPredictor:
         Returns
         -------
         ndarray, shape (calls,)
-            Seconds, finite, > 0, never below the floor of the roofline.
+            Seconds, finite, > 0, never below what the best kernels reach of the roofline.
 
         Raises
         ------
@@ -122,7 +122,7 @@ class KernelPredictor:
                 factor[rows] = np.clip(np.mean(answers, axis=0), *self.log_limits_[group])
         offset = self._offset(calls, ready, parts.launch_s / parts.time_s)
         times = parts.time_s * np.exp(factor + offset)
-        return np.maximum(times, ready.roofline.floor_s)
+        return np.maximum(times, self.base_.least_s(ready))
 
     def adapt(
         self, calls: KernelCalls, time_s: FloatArray, prior: OffsetPrior | None = None

@@ -9,12 +9,13 @@ from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from perfmodel.features.arrays import StrArray
+from perfmodel.features.arrays import BoolArray, StrArray
 from perfmodel.features.kernels.kernel_calls import KernelCalls
 from perfmodel.features.kernels.kernel_columns import framework
 
+#: Devices of a maker that show how what was learned carries over to others of it.
+_SEVERAL = 2
 _Words = Mapping[str, tuple[str, ...]]
 
 
@@ -34,10 +35,15 @@ class KernelsSeen:
         By group and type, ``"product bf16"``, and by group alone: of each framework the
         implementation that most calls are of. Where a question leaves the implementation open,
         the mean over these answers.
+    kinds : mapping of str to tuple of str
+        By group: operator and type of what was learned from, ``"gemm bf16"``, and with a maker,
+        ``"gemm bf16 NVIDIA"``, where it was on two devices of that maker at least: with one it is
+        not known how they carry over. Empty in versions that did not tell.
     """
 
     devices: _Words = field(default_factory=_none)
     usual: _Words = field(default_factory=_none)
+    kinds: _Words = field(default_factory=_none)
 
     @classmethod
     def of(cls, calls: KernelCalls, group: StrArray) -> Self:
@@ -49,14 +55,34 @@ class KernelsSeen:
             str(key): _most_of_each_framework(calls.take((group == key) | (typed == key)))
             for key in keys
         }
-        return cls(devices={str(g): found for g, found in devices.items()}, usual=usual)
+        return cls(
+            devices={str(g): found for g, found in devices.items()},
+            usual=usual,
+            kinds={str(g): _learned_kinds(calls.take(group == g), str(g)) for g in devices},
+        )
 
-    def is_known(self, calls: KernelCalls, group: StrArray) -> npt.NDArray[np.bool_]:
+    def is_known(self, calls: KernelCalls, group: StrArray) -> BoolArray:
         """Tell of each call whether its group was learned from on its device."""
         names, known = calls.device_names, np.zeros(len(calls), dtype=np.bool_)
         for name, devices in self.devices.items():
             known |= (group == name) & np.isin(names, devices)
         return known
+
+    def is_learned(self, calls: KernelCalls, group: StrArray) -> BoolArray:
+        """Tell of each call whether its operator and type were learned from, on any device."""
+        if not self.kinds:
+            return np.isin(group, list(self.devices))
+        return self._is_among_kinds(_kinds(calls, group), group)
+
+    def carries_over(self, calls: KernelCalls, group: StrArray) -> BoolArray:
+        """Tell of each call whether its like was learned on several devices of its maker."""
+        return self._is_among_kinds(_of_makers(calls, group), group)
+
+    def _is_among_kinds(self, words: StrArray, group: StrArray) -> BoolArray:
+        found = np.zeros(len(group), dtype=np.bool_)
+        for name, known in self.kinds.items():
+            found |= (group == name) & np.isin(words, known)
+        return found
 
     def implementations(self, group: str, dtype: str) -> tuple[str, ...]:
         """Return those that answer where none is stated; ``("",)`` for a group without any."""
@@ -67,16 +93,42 @@ class KernelsSeen:
         return {
             "devices": {group: list(names) for group, names in self.devices.items()},
             "usual": {group: list(words) for group, words in self.usual.items()},
+            "kinds": {group: list(words) for group, words in self.kinds.items()},
         }
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
         """Read what :meth:`to_dict` gave."""
-        devices, usual = (
+        devices, usual, kinds = (
             {str(group): tuple(str(word) for word in words) for group, words in table.items()}
-            for table in (stored["devices"], stored["usual"])
+            for table in (stored["devices"], stored["usual"], stored.get("kinds", {}))
         )
-        return cls(devices=devices, usual=usual)
+        return cls(devices=devices, usual=usual, kinds=kinds)
+
+
+def _kinds(calls: KernelCalls, group: StrArray) -> StrArray:
+    """Return what makes calls alike: streams are in all types, and both types of 16 bits are."""
+    streams = group == "pointwise"
+    op = np.where(streams, "stream", calls.op)
+    dtype = np.where(streams, "any", np.where(calls.dtype == "fp16", "bf16", calls.dtype))
+    return np.char.add(np.char.add(op, " "), dtype)
+
+
+def _of_makers(calls: KernelCalls, group: StrArray) -> StrArray:
+    makers = np.array([spec.vendor for spec in calls.devices] or [""])[calls.device]
+    return np.char.add(np.char.add(_kinds(calls, group), " "), makers)
+
+
+def _learned_kinds(calls: KernelCalls, group: str) -> tuple[str, ...]:
+    groups = np.full(len(calls), group)
+    found = set(_kinds(calls, groups).tolist())
+    words = _of_makers(calls, groups)
+    several = {
+        str(word)
+        for word in np.unique(words)
+        if len(np.unique(calls.device[words == word])) >= _SEVERAL
+    }
+    return tuple(sorted(found | several))
 
 
 def _most_of_each_framework(calls: KernelCalls) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.features.arrays import FloatArray
+from perfmodel.features.arrays import BoolArray, FloatArray
 from perfmodel.features.kernels.kernel_calls import KernelCalls
 from perfmodel.features.kernels.kernel_columns import kernel_roofline
 from perfmodel.predictors.predictor_checks import finite
@@ -38,12 +38,18 @@ class KernelTimes:
         ``0 < low_s <= time_s <= high_s``; nine in ten measured times lie between.
     basis : ndarray of str
         Words of :class:`~perfmodel.types.Basis`.
+    device_s : ndarray
+        Of the time: what the device needs, however long the host takes to launch.
+    carries_over : ndarray of bool
+        Whether such kernels were learned on several devices of the maker.
     """
 
     time_s: FloatArray
     low_s: FloatArray
     high_s: FloatArray
     basis: npt.NDArray[np.str_]
+    device_s: FloatArray
+    carries_over: BoolArray
 
 
 class KernelModel(Protocol):
@@ -66,11 +72,14 @@ class AnalyticalKernels:
         """Return the time of each call; nothing was learned."""
         roofline_s = kernel_roofline(calls).roofline_s
         worst, best = EFFICIENCY_RANGE
+        time_s = LAUNCH_S + roofline_s / TYPICAL_EFFICIENCY
         return KernelTimes(
-            time_s=LAUNCH_S + roofline_s / TYPICAL_EFFICIENCY,
+            time_s=time_s,
             low_s=LAUNCH_S / 2 + roofline_s / best,
             high_s=3 * LAUNCH_S + roofline_s / worst,
             basis=np.full(len(calls), Basis.ANALYTICAL.value, dtype=_WORDS),
+            device_s=time_s.copy(),
+            carries_over=np.zeros(len(calls), dtype=np.bool_),
         )
 
 

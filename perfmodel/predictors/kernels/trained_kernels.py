@@ -30,32 +30,36 @@ class TrainedKernels:
         """Return the time of each call, with an interval."""
         found = self._otherwise.times(calls)
         group = kernel_group(calls)
-        known = self._predictor.seen_.is_known(calls, group)
-        width = self._predictor.spread_.half_width(group, known)
-        rows = np.flatnonzero(np.isfinite(width) & _on_gpus(calls))
+        seen, spread = self._predictor.seen_, self._predictor.spread_
+        known = seen.is_known(calls, group)
+        width = spread.half_width(group, known)
+        rows = np.flatnonzero(np.isfinite(width) & seen.is_learned(calls, group) & _on_gpus(calls))
         if not len(rows):
             return found
-        time_s, apart = self._over_implementations(calls.take(rows))
-        spread = np.exp(np.hypot(width[rows], apart))
+        time_s, apart, share = self._over_implementations(calls.take(rows))
+        factor = np.exp(np.hypot(width[rows], apart))
         columns = {
             "time_s": time_s,
-            "low_s": time_s / spread,
-            "high_s": time_s * spread,
+            "low_s": time_s / factor,
+            "high_s": time_s * factor,
             "basis": np.where(known[rows], Basis.INTERPOLATED.value, Basis.EXTRAPOLATED.value),
+            "device_s": time_s * (1.0 - share) + self._predictor.base_.device_launch_s,
+            "carries_over": seen.carries_over(calls.take(rows), group[rows]),
         }
         for name, values in columns.items():
             getattr(found, name)[rows] = values
         return found
 
-    def _over_implementations(self, calls: KernelCalls) -> tuple[FloatArray, FloatArray]:
-        """Return the time of each call, and the deviation of its implementations' logarithms."""
+    def _over_implementations(self, calls: KernelCalls) -> tuple[FloatArray, ...]:
+        """Return times, deviations of the logarithms of implementations, and shares of launches."""
         where, words = self._expanded(calls)
         asked = replace(calls.take(where), kernel=words)
         logs = np.log(self._predictor.predict(asked))
         count = np.bincount(where, minlength=len(calls))
         mean = np.bincount(where, weights=logs, minlength=len(calls)) / count
         square = np.bincount(where, weights=(logs - mean[where]) ** 2, minlength=len(calls))
-        return np.exp(mean), np.sqrt(square / count)
+        share = np.bincount(where, self._predictor.launch_share(asked), len(calls)) / count
+        return np.exp(mean), np.sqrt(square / count), share
 
     def _expanded(self, calls: KernelCalls) -> tuple[IntArray, np.ndarray]:
         """Return calls once for each implementation that is meant: positions, and the words."""

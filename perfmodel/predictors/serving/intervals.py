@@ -1,10 +1,11 @@
-"""Intervals by split conformal prediction on log residuals, per device.
+"""Intervals by split conformal prediction on log residuals, per device and what is asked.
 
 For residuals ``r_i = |log T_i - log T^_i|`` of samples that the predictor had not seen, the
 interval ``T^ * exp(+-q)`` with ``q`` the ``ceil((n + 1) c)``-th smallest residual covers a
-further sample of the same kind with probability at least ``c``. Devices are kept apart: one
-quantile for all would cover the worst device too rarely. A group with few residuals gets a
-higher quantile, so that its coverage holds with 90 % confidence and not on average alone.
+further sample of the same kind with probability at least ``c``. Devices are kept apart, and on a
+device operators alone from whole steps: one quantile for all would cover the worst of them too
+rarely, and be too wide for the others. A group with few residuals gets a higher quantile, so that
+its coverage holds with 90 % confidence and not on average alone.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 
 from perfmodel.errors import DamagedArtifactError, TrainingError
 from perfmodel.features.arrays import FloatArray
+from perfmodel.features.asked import Asked
 from perfmodel.predictors.members.ensemble import mix
 from perfmodel.predictors.predictor_checks import finite
 
@@ -43,19 +45,19 @@ class HalfWidth:
 
 @dataclass(frozen=True, kw_only=True)
 class ConformalIntervals:
-    """Residuals per device, sorted, and those of devices left out in turn.
+    """Residuals per device and what is asked, sorted, and those of devices left out in turn.
 
     Parameters
     ----------
-    residuals : mapping of str to tuple of float
-        Absolute log residuals of held-out samples by device.
+    residuals : mapping of tuple to tuple of float
+        Absolute log residuals of held-out samples by device and what was asked.
     unseen_residuals : tuple of float
         Residuals of answers for devices that were left out; empty with a single device.
     coverage : float
         Wanted share of covered values, in (0, 1).
     """
 
-    residuals: Mapping[str, tuple[float, ...]]
+    residuals: Mapping[tuple[str, Asked], tuple[float, ...]]
     unseen_residuals: tuple[float, ...] = ()
     coverage: float = 0.9
 
@@ -68,11 +70,14 @@ class ConformalIntervals:
         *,
         coverage: float = 0.9,
         unseen: FloatArray | None = None,
+        asked: Sequence[Asked] | None = None,
     ) -> ConformalIntervals:
         """Collect residuals of held-out answers.
 
         Parameters
         ----------
+        asked : sequence of Asked or None
+            What each answer was about; None: whole steps.
         answers_s, times_s : ndarray, shape (samples,)
             Held-out answers and measured times.
         unseen : ndarray or None
@@ -86,14 +91,17 @@ class ConformalIntervals:
         residuals = np.abs(np.log(times_s) - np.log(answers_s))
         if not np.all(np.isfinite(residuals)):
             raise TrainingError("A held-out answer is not finite; intervals cannot be fitted.")
-        names = np.array(list(devices))
-        groups = {
-            name: tuple(np.sort(residuals[names == name]).tolist()) for name in sorted(set(devices))
-        }
+        asked = asked or [Asked.STEP] * len(devices)
+        found: dict[tuple[str, Asked], list[float]] = {}
+        for device, what, residual in zip(devices, asked, residuals.tolist(), strict=True):
+            found.setdefault((device, what), []).append(residual)
+        groups = {group: tuple(sorted(own)) for group, own in sorted(found.items())}
         others = () if unseen is None else tuple(np.sort(np.abs(unseen)).tolist())
         return cls(residuals=groups, unseen_residuals=others, coverage=coverage)
 
-    def half_width(self, device: str, *, outside: bool = False) -> HalfWidth:
+    def half_width(
+        self, device: str, asked: Asked = Asked.STEP, *, outside: bool = False
+    ) -> HalfWidth:
         """Return the half-width of intervals on a device.
 
         Parameters
@@ -101,10 +109,10 @@ class ConformalIntervals:
         outside : bool
             The workload lies outside of what was learned from.
         """
-        if device not in self.residuals:
+        own, warnings = self._of_group(device, asked)
+        if not own:
             return self._unseen(device)
-        own = self.residuals[device]
-        half, warnings = conformal_quantile(own, self.coverage, careful=False), []
+        half = conformal_quantile(own, self.coverage, careful=False)
         if len(own) < ENOUGH_RESIDUALS:
             half = conformal_quantile(own, self.coverage, careful=True)
             warnings.append(
@@ -118,6 +126,18 @@ class ConformalIntervals:
                 f"an assumed factor of {OUTSIDE_FACTOR:g}."
             )
         return HalfWidth(log_half=half, warnings=tuple(warnings))
+
+    def _of_group(self, device: str, asked: Asked) -> tuple[tuple[float, ...], list[str]]:
+        """Return the residuals of what is asked, or of all there is of a device, and say so."""
+        own = self.residuals.get((device, asked))
+        if own is not None:
+            return own, []
+        all_of_it = [
+            r for (name, _), some in self.residuals.items() if name == device for r in some
+        ]
+        return tuple(sorted(all_of_it)), [
+            f"No {asked} was measured on {device}; the interval is that of what was."
+        ]
 
     def _unseen(self, device: str) -> HalfWidth:
         if self.unseen_residuals:
@@ -169,6 +189,8 @@ class HeldOut:
     times_s : ndarray, shape (samples,)
     unseen : ndarray
         Log residuals on devices that were left out in turn; empty with one device.
+    asked : tuple of Asked
+        What each answer was about.
     """
 
     devices: tuple[str, ...]
@@ -176,6 +198,7 @@ class HeldOut:
     answers_s: Mapping[str, FloatArray]
     coverage: float
     unseen: FloatArray
+    asked: tuple[Asked, ...]
 
     def intervals(self, weights: Mapping[str, float]) -> ConformalIntervals:
         """Return the intervals that a mix of members has earned."""
@@ -186,6 +209,7 @@ class HeldOut:
             self.times_s,
             coverage=self.coverage,
             unseen=self.unseen if len(self.unseen) else None,
+            asked=self.asked,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -196,6 +220,7 @@ class HeldOut:
             "answers_s": {m: a.tolist() for m, a in self.answers_s.items()},
             "coverage": self.coverage,
             "unseen": self.unseen.tolist(),
+            "asked": list(self.asked),
         }
 
     @classmethod
@@ -208,18 +233,24 @@ class HeldOut:
             Arrays that do not fit together, or times that are not finite and positive.
         """
         try:
+            devices = tuple(str(device) for device in stored["devices"])
+            # Files from before what is asked was told apart hold whole steps.
+            asked = stored.get("asked") or [Asked.STEP] * len(devices)
             held_out = cls(
-                devices=tuple(str(device) for device in stored["devices"]),
+                devices=devices,
                 times_s=np.array(stored["times_s"], dtype=np.float64),
                 answers_s={
                     str(m): np.array(a, dtype=np.float64) for m, a in stored["answers_s"].items()
                 },
                 coverage=finite(stored["coverage"], path, low=0.01, high=0.999),
                 unseen=np.array(stored["unseen"], dtype=np.float64),
+                asked=tuple(map(Asked, asked)),
             )
             columns = [held_out.times_s, *held_out.answers_s.values()]
+            if len(held_out.asked) != len(devices):
+                raise ValueError("it does not say of each answer what it was about")
             for column in columns:
-                if column.shape != (len(held_out.devices),) or not np.all(column > 0):
+                if column.shape != (len(devices),) or not np.all(column > 0):
                     raise ValueError("its arrays do not fit together")
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DamagedArtifactError(f"{path} holds no held-out answers: {error}.") from error

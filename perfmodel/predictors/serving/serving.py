@@ -1,8 +1,8 @@
 """A trained artefact, loaded and ready to answer.
 
-Needs numpy and XGBoost. The GNN member also needs torch; where it, or any other member, is
-absent or damaged, the rest answers with renormalised weights, with the wider interval that the
-rest alone has earned on held-out families, and says so.
+Needs numpy, XGBoost and safetensors. Where a member is absent or damaged, the rest answers with
+renormalised weights, with the wider interval that the rest alone has earned on held-out families,
+and says so.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from perfmodel.errors import (
     DamagedArtifactError,
 )
 from perfmodel.features.arrays import FloatArray
+from perfmodel.features.asked import Asked
 from perfmodel.features.steps.step import Step
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.explanation import Accelerators, StepExplanation
@@ -122,7 +123,7 @@ class ServingModel:
         folder : Path
             ``models/<name>/<version>``.
         without : collection of str
-            Members not to load (``("gnn",)`` saves importing torch).
+            Members not to load.
 
         Raises
         ------
@@ -276,7 +277,7 @@ class ServingModel:
         measured = self._measured.get(workload.content_hash)
         if measured is not None:
             return self._from_measurement(*measured, place)
-        width = self._half_width(workload.accelerator.name, outside=place.outside)
+        width = self._half_width(workload, outside=place.outside)
         return self._prediction(
             time_s,
             (float(np.exp(-width.log_half)), float(np.exp(width.log_half))),
@@ -310,11 +311,12 @@ class ServingModel:
             model_version=self.version,
         )
 
-    def _half_width(self, device: str, *, outside: bool) -> HalfWidth:
+    def _half_width(self, workload: Workload, *, outside: bool) -> HalfWidth:
         """Interval of the members that answer, never narrower than that of all of them."""
         assert self._intervals is not None
-        width = self._intervals.half_width(device, outside=outside)
-        full = self._full.half_width(device, outside=outside)
+        group = workload.accelerator.name, Asked.of(workload.graph)
+        width = self._intervals.half_width(*group, outside=outside)
+        full = self._full.half_width(*group, outside=outside)
         return replace(width, log_half=max(width.log_half, full.log_half))
 
     def _absence(self) -> tuple[str, ...]:
@@ -333,7 +335,7 @@ class ServingModel:
 
     def _one_analytical(self, workload: Workload, time_s: float) -> Prediction:
         spec = workload.accelerator
-        width = self._full.half_width(spec.name)
+        width = self._full.half_width(spec.name, Asked.of(workload.graph))
         learned = self._fallback.knows(spec.kind)
         rests = (
             f"efficiencies learned on other {spec.kind} devices"

@@ -62,13 +62,11 @@ def load_joint_part(
         return None
     try:
         artifact.check(f"{JOINT}/")
-        # Imported here: it needs torch.
+        # Imported here: it needs what not every installation has.
         from perfmodel.predictors.joint.joint_store import load_joint
 
         return load_joint(artifact.folder / JOINT)
-    except ImportError as error:
-        absent[JOINT] = f"{error.name or error} is not installed; install perfmodel[train]"
-    except DamagedArtifactError as error:
+    except (DamagedArtifactError, MissingExtraError) as error:
         absent[JOINT] = error.message
     return None
 

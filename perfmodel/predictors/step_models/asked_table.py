@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import torch
 
 from perfmodel.features.arrays import IntArray
 from perfmodel.features.steps.step_table import StepTable
-from perfmodel.predictors.step_models.node_network import Batch, Entries, TableTensors, batches
+from perfmodel.predictors.step_models.node_entries import Entries, TableArrays, batches
 
 #: Under which name it lies with its table.
 _KEPT = "_asked_table"
-_ANSWERED_AT_ONCE = 256
+#: Steps that are answered at once; their entries take some 10 MB.
+ANSWERED_AT_ONCE = 256
 
 
 class AskedTable:
@@ -26,8 +26,8 @@ class AskedTable:
 
     def __init__(self, table: StepTable) -> None:
         self._table = table
-        self._tensors = TableTensors.unscaled(table)
-        self._single: dict[bytes, tuple[Batch, Entries]] = {}
+        self._arrays = TableArrays.of(table)
+        self._single: dict[bytes, Entries] = {}
 
     @classmethod
     def of(cls, table: StepTable) -> AskedTable:
@@ -36,15 +36,11 @@ class AskedTable:
         if isinstance(kept, AskedTable):
             return kept
         found = cls(table)
-        if len(table.devices) <= _ANSWERED_AT_ONCE:
+        if len(table.devices) <= ANSWERED_AT_ONCE:
             vars(table)[_KEPT] = found
         return found
 
-    def tensors(self, mean: torch.Tensor, scale: torch.Tensor) -> TableTensors:
-        """Return the table in the measure of one network."""
-        return self._tensors.standardised(mean, scale)
-
-    def batches(self, steps: IntArray) -> Iterator[tuple[Batch, Entries]]:
+    def batches(self, steps: IntArray) -> Iterator[Entries]:
         """Return some steps in batches, laid out."""
         key = steps.tobytes()
         known = self._single.get(key)
@@ -52,9 +48,9 @@ class AskedTable:
             yield known
             return
         order = np.arange(len(self._table.sketches))
-        found = batches(self._table.sketch_of, steps, _ANSWERED_AT_ONCE, order)
+        found = batches(self._table.sketch_of, steps, ANSWERED_AT_ONCE, order)
         for batch in found:
-            entries = Entries.of(self._tensors, batch)
+            entries = Entries.of(self._arrays, batch)
             if len(found) == 1:
-                self._single[key] = (batch, entries)
-            yield batch, entries
+                self._single[key] = entries
+            yield entries

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.step_table import SETTING_COLUMNS, StepTable
-from perfmodel.predictors.step_models.node_net import NodeNet, NodeNetSettings, RowParts
+from perfmodel.predictors.step_models.node_net import NodeNet, RowParts
+from perfmodel.predictors.step_models.node_settings import NodeNetSettings
 
 #: Training steps below which they get no network of their own.
 _FEWEST_STEPS = 500

@@ -26,7 +26,7 @@ from perfmodel.store.state.database import Database
 from perfmodel.training.learned_steps import is_kept_back
 from perfmodel.training.samples.corpus import build_corpus
 from perfmodel.training.samples.measured_kernels import operator_steps
-from perfmodel.training.samples.profile_corpus import profile_corpus
+from perfmodel.training.samples.profile_corpus import profile_corpus, told_apart
 from perfmodel.training.samples.public_data import KERNEL_FORMATS, STEP_FORMATS
 from perfmodel.training.samples.samples import load_samples
 
@@ -119,12 +119,16 @@ def read_learning_data(
                 learned.update(cell.numbers)
     dropped += steps.dropped
     heard = bool(others) or own_steps
-    own = profile_corpus(store, cache=cache, chosen=chosen).samples if heard else ()
+    own, alone = told_apart(
+        profile_corpus(store, cache=cache, chosen=chosen).samples if heard else ()
+    )
+    kernels = [one for name in KERNEL_FORMATS if name in public for one in public[name].kernels]
     return LearningData(
         samples=tuple(one for one in found.samples if not _is_judged(one)),
         corpus=tuple(one for one in (*others, *own) if not is_kept_back(one.model, one.step.mode)),
-        operators=operator_steps(
-            [kernel for name in KERNEL_FORMATS if name in public for kernel in public[name].kernels]
+        operators=(
+            *operator_steps(kernels),
+            *(one for one in alone if not is_kept_back(one.model, one.step.mode)),
         ),
         kept_back=tuple(one for one in found.samples if _is_judged(one)),
         kept_back_steps=tuple(one for one in others if is_kept_back(one.model, one.step.mode)),

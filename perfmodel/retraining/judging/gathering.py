@@ -64,8 +64,7 @@ def gather(
         for one in (
             frozen_set(data, old),
             left_out_families(data, new, old),
-            # Members that were taken over answer as they did.
-            None if parts is None else unseen_families(data.corpus, new, old),
+            unseen_families(data.corpus, new, old),
             observed_set(data.newest, old, database),
         )
         if one is not None

@@ -188,15 +188,16 @@ def _noted(version: VersionAtHand) -> dict[tuple[str, float], tuple[float, float
     stacked = np.stack([held_out.answers_s[member] for member in weights], axis=1)
     mixed = mix(stacked, np.array(list(weights.values())))
     intervals = held_out.intervals(weights)
-    widths = {one: intervals.half_width(one).log_half for one in set(held_out.devices)}
+    groups = list(zip(held_out.devices, held_out.asked, strict=True))
+    widths = {group: intervals.half_width(*group).log_half for group in set(groups)}
     found: dict[tuple[str, float], tuple[float, float, float]] = {}
     twice: set[tuple[str, float]] = set()
-    for device, time_s, answer in zip(
-        held_out.devices, held_out.times_s.tolist(), mixed.tolist(), strict=True
+    for group, time_s, answer in zip(
+        groups, held_out.times_s.tolist(), mixed.tolist(), strict=True
     ):
-        place = (device, time_s)
+        place = (group[0], time_s)
         if place in found:
             twice.add(place)
-        width = float(np.exp(widths[device]))
+        width = float(np.exp(widths[group]))
         found[place] = (answer, answer / width, answer * width)
     return {place: rows for place, rows in found.items() if place not in twice}

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
+from perfmodel.features.nodes import node_table
 from perfmodel.features.roofline import step_bound_s
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.workload import Workload
@@ -52,23 +54,47 @@ def violations(version: VersionAtHand, steps: Sequence[Sample]) -> Mapping[str, 
 
 def reversed_graph(graph: Graph) -> Graph:
     """Return a graph with its nodes in another order that is as good: the last one first."""
-    producer = graph.producer
-    consumers = [0] * len(graph.nodes)
-    for node in graph.nodes:
-        for made in {producer[tensor] for tensor in node.inputs} - {-1}:
-            consumers[made] += 1
-    ready = [place for place, count in enumerate(consumers) if not count]
+    before = _must_precede(graph)
+    waiting = [0] * len(graph.nodes)
+    for made in chain.from_iterable(before):
+        waiting[made] += 1
+    ready = [place for place, count in enumerate(waiting) if not count]
     order: list[int] = []
     while ready:
         place = min(ready)
         ready.remove(place)
         order.append(place)
-        for made in {producer[tensor] for tensor in graph.nodes[place].inputs} - {-1}:
-            consumers[made] -= 1
-            if not consumers[made]:
+        for made in before[place]:
+            waiting[made] -= 1
+            if not waiting[made]:
                 ready.append(made)
     nodes = tuple(graph.nodes[place] for place in reversed(order))
     return Graph(nodes=nodes, tensors=graph.tensors, source=graph.source)
+
+
+def _must_precede(graph: Graph) -> list[set[int]]:
+    """Return which nodes come before each: who makes what it reads, and the memory that it shares.
+
+    What is written in place comes after everything that read or wrote that memory before, and
+    before everything that does so afterwards.
+    """
+    storage, is_view = [one.storage for one in graph.tensors], node_table(graph).is_view
+    writer: dict[int, int] = {}
+    readers: dict[int, set[int]] = defaultdict(set)
+    before: list[set[int]] = []
+    for place, node in enumerate(graph.nodes):
+        read = {storage[tensor] for tensor in node.inputs}
+        written = set() if is_view[place] else {storage[tensor] for tensor in node.outputs}
+        found = {graph.producer[tensor] for tensor in node.inputs}
+        found |= {writer.get(one, -1) for one in read | written}
+        found |= set(chain.from_iterable(readers[one] for one in written))
+        before.append(found - {-1, place})
+        for one in written:
+            writer[one] = place
+            readers[one].clear()
+        for one in read:
+            readers[one].add(place)
+    return before
 
 
 def _alike(sample: Sample) -> tuple[object, ...]:

@@ -7,12 +7,13 @@ never learned from it answers as ever.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from perfmodel.features.steps.step import StepSample
 from perfmodel.predictors.joint.joint import JointPredictor
+from perfmodel.predictors.serving.serving_parts import JOINT
 from perfmodel.retraining.judging.judging_sets import (
     MOST_STEPS,
     AskedSet,
@@ -40,9 +41,12 @@ def unseen_families(
     Returns
     -------
     AskedSet or None
-        None where one of the versions has no joint predictor, or answers none of the steps by it.
+        None where one of the versions has no joint predictor, or answers none of the steps by it;
+        or where the candidate took over the members of the other, which answer as they did.
     """
     if any(_joint(version) is None for version in (candidate, serving)):
+        return None
+    if _members(candidate) == _members(serving):
         return None
     steps = [
         one
@@ -67,6 +71,13 @@ def unseen_families(
         return answers_of(joint.as_if_unseen().predict([one.step for one in steps]))
 
     return AskedSet(judged=judged, answer=answer)
+
+
+def _members(version: VersionAtHand) -> Mapping[str, str]:
+    """Return what the files of the members of the joint predictor hold, by their names."""
+    start = f"{JOINT}/member-"
+    files = version.manifest["files"].items()
+    return {path: entry["sha256"] for path, entry in files if path.startswith(start)}
 
 
 def _joint(version: VersionAtHand) -> JointPredictor | None:

@@ -43,7 +43,8 @@ GRAPH_FACTS = Table(
 )
 
 #: What a client registered: how the graph was captured, and what there is to say of it without
-#: reading it. Graphs that were registered before facts were kept have none.
+#: reading it. Graphs that were registered before facts were kept have none; those of before owners
+#: were kept are nobody's.
 REGISTRATIONS = Table(
     "registrations",
     METADATA,
@@ -57,6 +58,7 @@ REGISTRATIONS = Table(
     Column("flops", Double),
     Column("source", Text),
     Column("created_at", String(32), nullable=False),
+    Column("owner", String(64)),
 )
 
 #: Jobs that were captured here, under a key that holds the versions of what captured them.
@@ -112,6 +114,7 @@ OBSERVATIONS = Table(
     Column("received_at", String(32), nullable=False, index=True),
     Column("reporter", String(64), nullable=False, server_default=""),
     Column("software", Text),
+    Column("expires_at", String(32), index=True),
     UniqueConstraint("family", "reporter", "key", name="uq_observations_family_reporter_key"),
     Index("ix_observations_family_reporter_state_id", "family", "reporter", "state", "id"),
     Index("ix_observations_reporter_state_id", "reporter", "state", "id"),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, func, select
+from sqlalchemy import ColumnElement, Connection, Row, func, or_, select
 
 from perfmodel.store.sql.tables import JOBS, OBSERVATIONS
 from perfmodel.store.state.observation_records import ObservationState
@@ -37,6 +37,7 @@ def read_counting(
     *,
     family: str | None,
     since: str | None,
+    at: str,
     most: int,
     of_one_cell: int = OF_ONE_CELL,
     before_revision: int | None = None,
@@ -53,6 +54,8 @@ def read_counting(
         Of jobs; None: of all.
     since : str or None
         Those that were received then or later.
+    at : str
+        Now: those that were to count no longer by then are left out.
     most : int
         In all.
     of_one_cell : int
@@ -77,7 +80,7 @@ def read_counting(
         cell
         for reporter in reporters
         for cell in _cells(
-            _newest(connection, reporter, counts, _LOOKED_AT // len(reporters)), of_one_cell
+            _newest(connection, reporter, counts, at, _LOOKED_AT // len(reporters)), of_one_cell
         )
     ]
     cells.sort(key=lambda cell: (cell.turn, -cell.rows[0]))
@@ -102,9 +105,9 @@ def _cells(newest_first: Iterable[Row[Any]], most: int) -> Iterator[_Cell]:
 
 
 def _newest(
-    connection: Connection, reporter: str, counts: _Conditions, most: int
+    connection: Connection, reporter: str, counts: _Conditions, at: str, most: int
 ) -> Iterable[Row[Any]]:
-    """Return number and cell of what somebody reported last, the newest first.
+    """Return number and cell of what somebody reported last and still counts, the newest first.
 
     The oldest of them is looked up before, in an index alone: a planner that has to stop after so
     many rows may rather walk through those of all.
@@ -113,9 +116,10 @@ def _newest(
     own = (table.reporter == reporter, *counts)
     numbers = select(table.id).where(*own).order_by(table.id.desc())
     oldest = connection.execute(numbers.limit(1).offset(most - 1)).scalar_one_or_none()
+    lasting = or_(table.expires_at.is_(None), table.expires_at > at)
     query = select(
         table.id, table.family, table.placement, table.batch_size, table.accumulation_steps
-    ).where(table.id >= (oldest or 0), *own)
+    ).where(table.id >= (oldest or 0), lasting, *own)
     return connection.execute(query.order_by(table.id.desc()))
 
 

@@ -21,12 +21,19 @@ _LEVEL = 4
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Registration:
-    """How a registered graph was captured."""
+    """How a registered graph was captured.
+
+    Parameters
+    ----------
+    owner : str
+        The key that registered it first; ``""`` is nobody.
+    """
 
     graph_hash: str
     mode: str
     batch_size: int
     tokens_per_sample: int | None = None
+    owner: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,6 +127,7 @@ class Database:
                 mode=registration.mode,
                 batch_size=registration.batch_size,
                 tokens_per_sample=registration.tokens_per_sample,
+                owner=registration.owner or None,
                 created_at=now(),
             )
         )
@@ -137,6 +145,7 @@ class Database:
             mode=row.mode,
             batch_size=row.batch_size,
             tokens_per_sample=row.tokens_per_sample,
+            owner=row.owner or "",
         )
 
     def registered(self, *, limit: int = 1_000) -> list[str]:

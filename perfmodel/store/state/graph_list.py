@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import Row, select, update
 
+from perfmodel.store.sql.revisions import raise_revision
 from perfmodel.store.sql.shared_store import Page, SharedStore, record_from
 from perfmodel.store.sql.tables import REGISTRATIONS
+
+#: Name of the counter that each correction raises.
+REVISION = "graphs"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,6 +42,8 @@ class RegisteredGraph:
     ----------
     facts : GraphFacts or None
         None where it was registered before facts were kept.
+    owner : str
+        The key that registered it first; ``""`` is nobody.
     """
 
     graph_hash: str
@@ -45,6 +52,7 @@ class RegisteredGraph:
     tokens_per_sample: int | None
     facts: GraphFacts | None
     created_at: str
+    owner: str = ""
 
 
 class GraphList(SharedStore):
@@ -69,6 +77,19 @@ class GraphList(SharedStore):
                 .values(**asdict(facts))
             )
 
+    def correct(self, graph_hash: str, facts: Mapping[str, Any]) -> bool:
+        """State anew how a graph was captured; False where it is not registered.
+
+        Parameters
+        ----------
+        facts : mapping
+            Those of ``mode``, ``batch_size`` and ``tokens_per_sample`` that are others.
+        """
+        with self._connections.writing() as connection:
+            raise_revision(connection, REVISION)
+            stated = update(REGISTRATIONS).where(REGISTRATIONS.c.hash == graph_hash)
+            return connection.execute(stated.values(**facts)).rowcount > 0
+
 
 def _registered(row: Row[Any]) -> RegisteredGraph:
     return RegisteredGraph(
@@ -78,4 +99,5 @@ def _registered(row: Row[Any]) -> RegisteredGraph:
         tokens_per_sample=row.tokens_per_sample,
         facts=None if row.source is None else record_from(GraphFacts, row),
         created_at=row.created_at,
+        owner=row.owner or "",
     )

@@ -56,6 +56,10 @@ class StoredObservation:
     software : tuple of (str, str)
         Names, sorted, and versions of what it was measured with, where they were stated beside the
         job.
+    expires_in_s : float or None
+        How long it is to count once it is kept; None: as long as any, and where it was read back.
+    expires_at : str or None
+        When it counts no longer, UTC; None: no time was stated, or it was not kept yet.
     """
 
     job: StoredJob
@@ -71,6 +75,8 @@ class StoredObservation:
     reporter: str = ""
     received_at: str = ""
     software: tuple[tuple[str, str], ...] = ()
+    expires_in_s: float | None = None
+    expires_at: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,6 +89,8 @@ class ObservationFilter:
         Of their jobs.
     after, before : str or None
         They were received then or later, and earlier than that; UTC, as ``received_at``.
+    expired_at : str or None
+        They said that they would count no longer then.
     """
 
     family: str | None = None
@@ -91,6 +99,7 @@ class ObservationFilter:
     state: ObservationState | None = None
     after: str | None = None
     before: str | None = None
+    expired_at: str | None = None
 
     def conditions(self) -> list[ColumnElement[bool]]:
         """Return what holds for the rows that are meant."""
@@ -102,6 +111,7 @@ class ObservationFilter:
             (self.state, table.state == self.state),
             (self.after, table.received_at >= (self.after or "")),
             (self.before, table.received_at < (self.before or "")),
+            (self.expired_at, table.expires_at <= (self.expired_at or "")),
         )
         return [condition for value, condition in stated if value is not None]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import orjson
@@ -134,6 +134,7 @@ class ObservationStore(SharedStore):
                 connection,
                 family=family,
                 since=self._oldest(),
+                at=now(),
                 most=most,
                 of_one_cell=of_one_cell,
                 before_revision=before_revision,
@@ -145,17 +146,17 @@ class ObservationStore(SharedStore):
         """Return when an observation was received at the earliest that counts."""
         if not self._keep_s:
             return None
-        oldest = datetime.now(UTC) - timedelta(seconds=self._keep_s)
-        return oldest.isoformat(timespec="milliseconds")
+        return _later(now(), -self._keep_s)
 
     def remove(self, which: ObservationFilter) -> int:
         """Remove observations; return how many. Those that are added meanwhile stay."""
         return self._change(which, delete(OBSERVATIONS))
 
     def remove_expired(self) -> int:
-        """Remove those that are too old to count; return how many."""
+        """Remove those that are too old to count, or said how long they would; return how many."""
         before = self._oldest()
-        return 0 if before is None else self.remove(ObservationFilter(before=before))
+        too_old = 0 if before is None else self.remove(ObservationFilter(before=before))
+        return too_old + self.remove(ObservationFilter(expired_at=now()))
 
     def move(
         self,
@@ -264,7 +265,14 @@ def _row(seen: StoredObservation, revision: int, received_at: str) -> dict[str, 
         "software": orjson.dumps(dict(seen.software), option=orjson.OPT_SORT_KEYS).decode()
         if seen.software
         else None,
+        "expires_at": None if seen.expires_in_s is None else _later(received_at, seen.expires_in_s),
     }
+
+
+def _later(moment: str, seconds: float) -> str:
+    """Return a moment so much later, as it is kept."""
+    found = datetime.fromisoformat(moment) + timedelta(seconds=seconds)
+    return found.isoformat(timespec="milliseconds")
 
 
 def _content(
@@ -316,4 +324,5 @@ def stored_observation(row: Row[Any], content: str = "") -> StoredObservation:
         reporter=row.reporter,
         received_at=row.received_at,
         software=tuple(sorted(orjson.loads(row.software).items())) if row.software else (),
+        expires_at=row.expires_at,
     )

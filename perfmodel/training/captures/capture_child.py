@@ -7,12 +7,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
-
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import job_to_dict
 
 #: A capture takes 0.1 to 5 s; one that takes this long hangs.
 _MOST_SECONDS = 600.0
@@ -44,8 +43,16 @@ class CaptureChild:
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
 
-    def capture(self, job: Job) -> bytes | CaptureFailure:
-        """Return the sketch of a job, as :func:`~perfmodel.store.sketches.packed` returns it."""
+    def capture(self, label: str, job: Mapping[str, Any]) -> bytes | CaptureFailure:
+        """Return the sketch of a job, as :func:`~perfmodel.store.sketches.packed` returns it.
+
+        Parameters
+        ----------
+        label : str
+            The job, for people.
+        job : mapping
+            From :func:`~perfmodel.graph.job_form.job_to_dict`; one that no job may be is a failure.
+        """
         child = self._started()
         timer = threading.Timer(_MOST_SECONDS, child.kill)
         started = time.monotonic()
@@ -58,12 +65,11 @@ class CaptureChild:
             self.close()
             late = time.monotonic() - started >= _MOST_SECONDS
             reason = "took too long" if late else "crashed"
-            message = f"the worker ended with exit code {child.returncode}"
-            return CaptureFailure(label=job.label, reason=reason, message=message)
+            answer = reason, f"the worker ended with exit code {child.returncode}"
         if isinstance(answer, bytes):
             return answer
         error, message = answer
-        return CaptureFailure(label=job.label, reason=error, message=message)
+        return CaptureFailure(label=label, reason=error, message=message)
 
     def close(self) -> None:
         """End the child, whatever state it is in."""
@@ -85,11 +91,13 @@ class CaptureChild:
         return self._child
 
 
-def _asked(child: subprocess.Popen[bytes], job: Job) -> bytes | tuple[str, str] | None:
+def _asked(
+    child: subprocess.Popen[bytes], job: Mapping[str, Any]
+) -> bytes | tuple[str, str] | None:
     """Return the sketch, or class and message of an error; None where the child has ended."""
     assert child.stdin is not None and child.stdout is not None
     try:
-        child.stdin.write(orjson.dumps(job_to_dict(job)) + b"\n")
+        child.stdin.write(orjson.dumps(job) + b"\n")
         child.stdin.flush()
     except BrokenPipeError:
         return None

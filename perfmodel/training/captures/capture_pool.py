@@ -8,7 +8,7 @@ from typing import Any
 
 from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import job_to_dict, stated_job
+from perfmodel.graph.job_form import job_to_dict
 from perfmodel.predictors.folds import Progress
 from perfmodel.store.sketches import SketchFiles
 from perfmodel.training.captures.capture_child import CaptureChild, CaptureFailure
@@ -59,7 +59,7 @@ class CapturePool:
         groups = _groups(jobs)
         failures: dict[str, CaptureFailure] = {}
         done = 0
-        asked = [[job_to_dict(jobs[key]) for key in keys] for keys in groups]
+        asked = [[(jobs[key].label, job_to_dict(jobs[key])) for key in keys] for keys in groups]
         try:
             for position, outcomes in self._engine.run(_captured, None, asked):
                 for key, outcome in zip(groups[position], outcomes, strict=True):
@@ -90,6 +90,8 @@ def _groups(jobs: Mapping[str, Job]) -> list[list[str]]:
 _CHILD = CaptureChild()
 
 
-def _captured(shared: None, jobs: Sequence[Mapping[str, Any]]) -> list[bytes | CaptureFailure]:
-    """Capture jobs that were sent in their plain form."""
-    return [_CHILD.capture(stated_job(job)) for job in jobs]
+def _captured(
+    shared: None, jobs: Sequence[tuple[str, Mapping[str, Any]]]
+) -> list[bytes | CaptureFailure]:
+    """Capture jobs that were sent as their labels and plain forms."""
+    return [_CHILD.capture(label, job) for label, job in jobs]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.importers.published import PublishedKernel
+from perfmodel.predictors.boosting import BoosterSettings
 from perfmodel.predictors.kernels.kernel_base import kernel_group
 from perfmodel.predictors.kernels.kernel_predictor import KERNEL_SETTINGS, KernelPredictor
 from perfmodel.store.artifacts import write_artifact
@@ -28,6 +29,7 @@ def train_kernels(
     name: str = "kernels",
     seed: int = 0,
     limit: int = CALLS_PER_OPERATOR,
+    settings: BoosterSettings = KERNEL_SETTINGS,
     scores: dict[str, Any] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Path:
@@ -37,6 +39,8 @@ def train_kernels(
     ----------
     limit : int
         Most calls of one operator on one device.
+    settings : BoosterSettings
+        Of the trees.
     scores : dict or None
         Held-out scores for the manifest.
 
@@ -54,10 +58,10 @@ def train_kernels(
     """
     everything = measured_calls(kernels)
     chosen = everything.take(same_shapes(everything.calls, limit, seed))
-    predictor = KernelPredictor(KERNEL_SETTINGS, seed).fit(chosen.calls, chosen.time_s)
+    predictor = KernelPredictor(settings, seed).fit(chosen.calls, chosen.time_s)
     if progress is not None:
         progress(f"fitted kernels on {len(chosen)} of {len(everything)} calls")
-    predictor.spread_ = measured_spread(everything, KERNEL_SETTINGS, seed)
+    predictor.spread_ = measured_spread(everything, settings, seed)
     with tempfile.TemporaryDirectory() as temporary:
         facts = predictor.save(Path(temporary))
         files = {path.name: path.read_bytes() for path in sorted(Path(temporary).iterdir())}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from perfmodel.devices.codec import spec_from_dict
 from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.features.asked import Asked
 from perfmodel.features.steps.sketch import SKETCH_VERSION, StepSketch, step_sketch
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.placement.memory.memory import peak_tensor_bytes
@@ -69,6 +71,17 @@ def profile_corpus(
             sketch, peak = sketches[record.graph_hash]
             samples.append(_sample(record, spec, sketch, peak))
     return Corpus(samples=tuple(raised(samples)), dropped=dict(dropped))
+
+
+def told_apart(samples: Sequence[StepSample]) -> tuple[list[StepSample], list[StepSample]]:
+    """Return whole steps, and operators alone as those of public tables are learned from."""
+    steps, operators = [], []
+    for one in samples:
+        if Asked.of_sketch(one.step.sketch) is Asked.OPERATOR:
+            operators.append(replace(one, step=replace(one.step, alone=True)))
+        else:
+            steps.append(one)
+    return steps, operators
 
 
 def _sample(

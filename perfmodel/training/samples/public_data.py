@@ -16,7 +16,7 @@ from perfmodel.predictors.folds import Progress
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.training.samples.corpus import build_corpus
 from perfmodel.training.samples.measured_kernels import operator_steps
-from perfmodel.training.samples.profile_corpus import profile_corpus
+from perfmodel.training.samples.profile_corpus import profile_corpus, told_apart
 
 #: Formats whose steps on one accelerator are learned from.
 STEP_FORMATS = (
@@ -94,9 +94,11 @@ def load_data(
     corpus = build_corpus(steps, cache=cache, engine=engine, progress=progress)
     dropped = Counter(corpus.dropped)
     samples = list(corpus.samples)
+    own_operators: list[StepSample] = []
     if profiles is not None and ProfileStore(profiles).devices():
         own = profile_corpus(ProfileStore(profiles), cache=cache)
-        samples += own.samples
+        own_steps, own_operators = told_apart(own.samples)
+        samples += own_steps
         dropped.update(own.dropped)
     if not samples:
         raise TrainingError(
@@ -107,7 +109,7 @@ def load_data(
         dropped=dict(dropped),
         rejected={name: len(one.rejected) for name, one in imported.items() if one.rejected},
         absent=tuple(name for name in STEP_FORMATS if name not in imported),
-        operators=_operators(data) if data is not None else (),
+        operators=(*(_operators(data) if data is not None else ()), *own_operators),
     )
 
 

@@ -54,7 +54,7 @@ SPACES: Mapping[str, Space] = MappingProxyType(
             "node_weight": Real(0.3, 3.0, 1.0),
         },
         NETWORK: {
-            "epochs": Whole(4, 14, 8),
+            "epochs": Whole(4, 20, 12),
             "learning_rate": Real(8e-4, 5e-3, 2e-3),
             "shrinkage": Real(5e-4, 2e-2, 3e-3),
         },

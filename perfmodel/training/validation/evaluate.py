@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.features.arrays import FloatArray, IntArray
+from perfmodel.features.asked import Asked
 from perfmodel.predictors.folds import CrossFit, Progress
 from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS, fit_weights, mix
 from perfmodel.predictors.predictor import Sample
@@ -191,10 +192,12 @@ class _Stacked:
             mix(inner, weights),
             times,
             coverage=self.coverage,
+            asked=[Asked.of(samples[i].workload.graph) for i in train],
         )
         for i in test.tolist():
-            device = samples[i].workload.accelerator.name
-            self.log_half[i] = intervals.half_width(device).log_half
+            workload = samples[i].workload
+            width = intervals.half_width(workload.accelerator.name, Asked.of(workload.graph))
+            self.log_half[i] = width.log_half
 
     def _answers(self, held: frozenset[int], *, inner: bool) -> FloatArray:
         answer = self.cross.out_of_fold if inner else self.cross.held_out

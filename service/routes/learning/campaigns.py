@@ -77,7 +77,17 @@ _EXAMPLES: dict[str, Any] = {
         "title": "residual networks",
     }
 }
-_EVENTS = {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
+_EVENT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "event": {"type": "string", "enum": ["progress", "task", "end"]},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+    "required": ["event", "data"],
+}
+#: OpenAPI 3.1 does not say whether a schema is of the whole stream or of each event.
+_STREAM = {"anyOf": [{"type": "string"}, _EVENT]}
+_EVENTS = {"content": {"text/event-stream": {"schema": _STREAM}}}
 
 
 @router.post(

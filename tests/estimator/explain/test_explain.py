@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from synthetic_workloads import mlp
 
@@ -15,11 +16,13 @@ from perfmodel.estimator import CapturedStep, Estimator
 from perfmodel.estimator.explain.explain import contributions
 from perfmodel.estimator.explain.explanation import Explanation
 from perfmodel.estimator.single.analytical import LAUNCH_S, TYPICAL_EFFICIENCY, AnalyticalModel
+from perfmodel.features.kernels.kernel_calls import KernelCalls
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.predictors.explanation import Stage
-from perfmodel.types import Mode, Precision
+from perfmodel.predictors.kernels.kernel_times import AnalyticalKernels, KernelTimes
+from perfmodel.types import Compiler, Mode, Precision
 
 JOB = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=2000)
 SERVING = replace(JOB, mode=Mode.INFERENCE)
@@ -229,5 +232,48 @@ def test_a_job_type_has_nothing_to_explain(analytical: Estimator) -> None:
 
 def test_an_explanation_is_remembered_by_the_version_that_gave_it(analytical: Estimator) -> None:
     _explain(analytical, "A10")
-    key = (analytical.core.prepare(JOB).key, "A10")
+    key = (analytical.core.prepare(JOB).key, "A10", "roofline")
     assert analytical._explained.get(key) is not None
+
+
+class _Kernels:
+    """Every product takes 1 ms, nothing else was learned."""
+
+    version = "kernels/made-up"
+
+    def times(self, calls: KernelCalls) -> KernelTimes:
+        """Return 1 ms for each product."""
+        found = AnalyticalKernels().times(calls)
+        products = np.isin(calls.op, ("gemm", "bmm"))
+        return replace(
+            found,
+            device_s=np.where(products, 1e-3, found.device_s),
+            carries_over=products,
+        )
+
+
+def test_kernels_that_were_learned_alone_divide_the_step() -> None:
+    asked = Estimator(
+        accelerators=Catalog.default(), model=AnalyticalModel(), graphs=TwoGraphs(),
+        kernel_model=_Kernels(),
+    )  # fmt: skip
+    found = _explain(asked, "A10", most=1000)
+    _check(found)
+    of_kernels = [one for one in found.operators if one.rests_on == "kernels"]
+    assert {one.operator_class for one in of_kernels} == {"matmul"}
+    assert {one.rests_on for one in found.operators} == {"kernels", "model"}
+    # Work of 1 ms and a launch of 5 us each; all is then scaled by one factor.
+    each = [one.time_s / one.count for one in of_kernels]
+    assert max(each) == pytest.approx(min(each))
+    views = [one for one in found.operators if one.time_s == 0]
+    assert all(one.rests_on == "model" for one in views)
+
+
+def test_what_a_compiler_fuses_is_divided_by_the_model() -> None:
+    asked = Estimator(
+        accelerators=Catalog.default(), model=AnalyticalModel(), graphs=TwoGraphs(),
+        kernel_model=_Kernels(),
+    )  # fmt: skip
+    job = replace(JOB, compiler=Compiler.INDUCTOR)
+    found = _explain(asked, "A10", job=job, most=1000)
+    assert {one.rests_on for one in found.operators} == {"model"}

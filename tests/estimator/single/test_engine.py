@@ -8,6 +8,7 @@ import pytest
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator import Estimator
+from perfmodel.estimator.explain.explain import ENGINE_ROOFLINE
 from perfmodel.estimator.jobs.capture import capture_in_process
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.single.analytical import AnalyticalModel
@@ -86,3 +87,23 @@ def test_the_law_is_the_last_stage_of_an_explanation(estimator: Estimator) -> No
     found = explains.explain(ONE, parse_placement("T4"))
     assert found.contributions[-1].name == "law of tuned engines"
     assert found.contributions[-1].step_time_s == pytest.approx(found.estimate.step_time_s)
+
+
+def test_an_explanation_begins_at_the_roofline_of_the_engine(estimator: Estimator) -> None:
+    found = estimator.explain(ONE, parse_placement("T4"))
+    first, *_ = found.contributions
+    assert first.name == ENGINE_ROOFLINE
+    # One product of 64 x 64 x 32 in int8; no engine is faster than its peak.
+    assert first.step_time_s >= 2 * 64 * 64 * 32 / 130e12
+    assert all(one.factor >= 1.0 for one in found.contributions)
+
+
+def test_weights_in_8_bits_take_a_byte_each(estimator: Estimator) -> None:
+    def peak(precision: Precision) -> float:
+        job = replace(ONE, precision=precision)
+        found = estimator.estimate(job, parse_placement("T4")).memory.peak_bytes
+        assert found is not None
+        return found
+
+    # The stand-in's 64 x 32 weights are in fp32; half of them is left.
+    assert peak(Precision.FP16) - peak(Precision.INT8) == pytest.approx(64 * 32 * 4 / 2)

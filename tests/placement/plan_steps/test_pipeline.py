@@ -113,3 +113,18 @@ def test_one_slow_stage_sets_the_pace() -> None:
     )
     # 20 passes of the slow stage, and the others once on the way in and out.
     assert found[0] == pytest.approx(20 * 6 + 2 * 3)
+
+
+def test_a_last_round_need_not_be_full() -> None:
+    """Ten micro-batches on four stages: two rounds and half of a third."""
+    forward, backward, none = np.ones((1, 4)), np.full((1, 4), 2.0), np.zeros(1)
+
+    def took(count: float) -> float:
+        found = pipeline_time_s(
+            forward, backward, none, np.array([count]), Schedule.INTERLEAVED, virtual_stages=2
+        )
+        return float(found[0])
+
+    assert took(10) == pytest.approx((took(8) + took(12)) / 2)
+    counts = [took(count) for count in range(1, 20)]
+    assert counts == sorted(counts)

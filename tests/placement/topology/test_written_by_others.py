@@ -48,6 +48,20 @@ from perfmodel.placement.topology.parse import format_placement, parse_placement
         ("2x(g5.12xlarge)@eth-25g", "2x(4xA10G)@eth-25g"),
         ("Standard_ND96asr_v4 x 2", "2x(8xA100-SXM4-40GB)@8xib-200g"),
         ("a3-highgpu-8g", "8xH100-SXM5-80GB"),
+        ("8 A100", "8xA100"),
+        ("8A100 tp=8", "8xA100 tp=8"),
+        ("8× A100", "8xA100"),
+        ("2x4090", "2x4090"),
+        ("4090x2", "2x4090"),
+        ("3080 ti", "3080 ti"),
+        ("ml.p4d.24xlarge", "8xA100-SXM4-40GB"),
+        ("2xDGX-H100", "2x(8xH100-SXM5-80GB)@8xib-400g"),
+        ("HGX H100", "8xH100-SXM5-80GB"),
+        ("gpu_8x_h100_sxm5", "8xH100-SXM5-80GB"),
+        # A '+' may belong to a name.
+        ("2xXeon Platinum 8480+", "2xXeon Platinum 8480+"),
+        ("8480++T4", "8480++T4"),
+        ("AMD RYZEN AI MAX+ 395", "AMD RYZEN AI MAX+ 395"),
     ],
 )
 def test_other_notations_mean_the_same(written: str, meant: str) -> None:
@@ -68,6 +82,11 @@ def test_other_notations_mean_the_same(written: str, meant: str) -> None:
         ("n1-standard-8", "attached"),
         ("A100x0", "between 1"),
         ("2x3xA100", "no accelerator"),
+        ("2x8 A100", r"2x\(8xA100\)"),
+        ("--gpus-per-node=8", "how many, not which"),
+        ("nvidia.com/gpu.product=NVIDIA-A100-SXM4-80GB", "which, not how many"),
+        ("2xA100,2xV100", r"2xA100\+2xV100"),
+        ("dgx-c100", "DGX-"),
     ],
 )
 def test_what_does_not_say_which_is_refused(written: str, says: str) -> None:

@@ -14,6 +14,7 @@ from perfmodel.predictors.joint.device_beliefs import DeviceEffect
 from perfmodel.predictors.joint.device_records import DeviceRecords
 from perfmodel.predictors.joint.job_memory import JobMemory
 from perfmodel.predictors.joint.joint import JointPredictor
+from perfmodel.predictors.joint.kinship import kinship
 from perfmodel.types import Basis
 
 SLOWER = 1.6
@@ -72,6 +73,39 @@ def test_a_record_that_is_far_off_hardly_moves_other_jobs(joint: JointPredictor)
     assert kept.doubt[0] > 50 * max(kept.doubt[1:].max(), 1e-4)
 
 
+def test_networks_made_alike_are_off_alike_as_far_as_records_say_so(
+    joint: JointPredictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Convolutions, which are the families of odd numbers, take 1.6 times as long; products do not.
+    odd = [
+        replace(one, step_time_s=1.6 * one.step_time_s) if int(one.family[-1]) % 2 else one
+        for one in world.samples(("Gpu-New",))
+    ]
+    known = [one for one in odd if not one.model.endswith("-2")]
+    asked = [one for one in odd if one.model.endswith("-2")]
+    steps, logs = [one.step for one in asked], np.log([one.step_time_s for one in asked])
+    adapted = joint.adapt(known)
+    assert adapted.records_["Gpu-New"].spread > 0
+    monkeypatch.setattr("perfmodel.predictors.joint.device_records.SPREADS", (0.0,))
+    off = [np.abs(_log_times(one, steps) - logs).mean() for one in (adapted, joint.adapt(known))]
+    assert off[0] < 0.7 * off[1]
+
+
+def test_a_device_that_is_slow_on_everything_shares_nothing_more(joint: JointPredictor) -> None:
+    assert joint.adapt(RECORDS).records_["Gpu-New"].spread == 0
+    # A single record cannot tell whether its device or its make is slow.
+    assert joint.adapt(RECORDS[:1]).records_["Gpu-New"].spread == 0
+
+
+def test_records_from_before_shapes_were_kept_share_nothing() -> None:
+    stored = _equal_records(2).to_dict()
+    del stored["shapes"], stored["spread"]
+    old = DeviceRecords.from_dict(stored)
+    assert old.spread == 0 and np.isnan(old.shapes).all()
+    wide = np.ones((2, 8))
+    assert kinship(old.shapes, wide, old.shapes, wide).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
 def test_trees_are_heard_about_a_device_with_records(joint: JointPredictor) -> None:
     step = RECORDS[0].step
     asked = joint.ask([step])
@@ -97,7 +131,7 @@ def _equal_records(count: int) -> DeviceRecords:
     ones = np.ones(count)
     return DeviceRecords(
         jobs=("job",) * count, cells=np.zeros((count, 7), dtype=np.int64), features=ones[:, None],
-        residuals=ones, scale=ones, weight=ones, doubt=0 * ones,
+        residuals=ones, scale=ones, weight=ones, doubt=0 * ones, shapes=0 * ones[:, None],
     )  # fmt: skip
 
 

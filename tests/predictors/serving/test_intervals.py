@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from perfmodel.errors import TrainingError
+from perfmodel.errors import DamagedArtifactError, TrainingError
+from perfmodel.features.asked import Asked
 from perfmodel.predictors.serving.intervals import (
     ASSUMED_UNSEEN_FACTOR,
     OUTSIDE_FACTOR,
     ConformalIntervals,
+    HeldOut,
     conformal_quantile,
 )
 
@@ -41,7 +45,7 @@ def test_a_small_group_is_wider_and_says_so() -> None:
     assert not large.half_width("a").warnings
     (warning,) = small.half_width("a").warnings
     assert "60 held-out measurements" in warning
-    own = sorted(small.residuals["a"])
+    own = sorted(small.residuals["a", Asked.STEP])
     # ceil(61 * 0.9) = 55th smallest without care; with care the level is
     # 0.9 + 1.2816 * sqrt(0.09 / 60) = 0.9496, so ceil(61 * 0.9496) = 58th.
     assert conformal_quantile(own, 0.9, careful=False) == own[54]
@@ -62,6 +66,59 @@ def test_small_groups_cover_with_confidence() -> None:
         half = conformal_quantile(own.tolist(), 0.9, careful=True)
         reached += bool(np.mean(fresh <= half) >= 0.9)
     assert reached / 200 > 0.85
+
+
+def test_operators_alone_leave_the_width_of_steps_as_it_is() -> None:
+    rng = np.random.default_rng(11)
+    steps, operators = 0.1 * rng.standard_normal(300), rng.standard_normal(60)
+    without = ConformalIntervals.fit(["a"] * 300, np.exp(steps), np.ones(300))
+    beside = ConformalIntervals.fit(
+        ["a"] * 360,
+        np.exp(np.concatenate([steps, operators])),
+        np.ones(360),
+        asked=[Asked.STEP] * 300 + [Asked.OPERATOR] * 60,
+    )
+    alone = ConformalIntervals.fit(["a"] * 60, np.exp(operators), np.ones(60))
+    assert beside.half_width("a") == without.half_width("a")
+    # Their own width is what they have earned, by sixty residuals and not by all.
+    assert beside.half_width("a", Asked.OPERATOR) == alone.half_width("a")
+
+
+def test_what_was_never_asked_takes_the_width_of_the_device_and_says_so() -> None:
+    width = _fit({"a": 400}, {"a": 0.1}, 4).half_width("a", Asked.OPERATOR)
+    assert width.log_half == _fit({"a": 400}, {"a": 0.1}, 4).half_width("a").log_half
+    (warning,) = width.warnings
+    assert "No operator alone was measured on a" in warning
+
+
+@pytest.mark.parametrize("asked", [(Asked.STEP, Asked.OPERATOR), (Asked.STEP, Asked.STEP)])
+def test_answers_are_read_back_with_what_they_were_about(asked: tuple[Asked, ...]) -> None:
+    assert HeldOut.from_dict(_stored(asked), Path("held")).asked == asked
+
+
+def test_answers_from_before_that_was_noted_are_about_steps() -> None:
+    stored = _stored((Asked.OPERATOR, Asked.OPERATOR))
+    del stored["asked"]
+    assert HeldOut.from_dict(stored, Path("held")).asked == (Asked.STEP, Asked.STEP)
+
+
+@pytest.mark.parametrize("asked", [["whole step"], ["whole step", "another thing"]])
+def test_refuses_answers_that_do_not_say_what_they_were_about(asked: list[str]) -> None:
+    stored = _stored((Asked.STEP, Asked.STEP)) | {"asked": asked}
+    with pytest.raises(DamagedArtifactError, match="held-out answers"):
+        HeldOut.from_dict(stored, Path("held"))
+
+
+def _stored(asked: tuple[Asked, ...]) -> dict[str, Any]:
+    count = len(asked)
+    return HeldOut(
+        devices=("a",) * count,
+        times_s=np.ones(count),
+        answers_s={"one": np.ones(count)},
+        coverage=0.9,
+        unseen=np.zeros(0),
+        asked=asked,
+    ).to_dict()
 
 
 def test_outside_is_wider_and_says_so() -> None:

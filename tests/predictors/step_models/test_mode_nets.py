@@ -11,7 +11,7 @@ import pytest
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.steps.step_table import step_table
 from perfmodel.predictors.step_models.mode_nets import ModeNets, is_training
-from perfmodel.predictors.step_models.node_net import NodeNetSettings
+from perfmodel.predictors.step_models.node_settings import NodeNetSettings
 from perfmodel.types import Mode
 
 SAMPLES = world.samples()

@@ -10,8 +10,7 @@ from pathlib import Path
 import joint_world as world
 import numpy as np
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
+from safetensors.numpy import load_file, save_file
 
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.steps.sketch import StepSketch
@@ -23,8 +22,9 @@ from perfmodel.features.steps.step_table import (
     StepTable,
     step_table,
 )
-from perfmodel.predictors.step_models.node_net import NodeNet, NodeNetSettings
-from perfmodel.predictors.step_models.node_network import EFFECTS, LAUNCH, batches
+from perfmodel.predictors.step_models.node_entries import EFFECTS, LAUNCH, batches
+from perfmodel.predictors.step_models.node_net import NodeNet
+from perfmodel.predictors.step_models.node_settings import NodeNetSettings
 from perfmodel.types import Compiler
 
 SAMPLES = world.samples()
@@ -81,9 +81,13 @@ def test_the_same_seed_learns_the_same(net: NodeNet) -> None:
 
 
 def test_an_answer_does_not_depend_on_its_company(net: NodeNet) -> None:
-    together, _ = net.log_times(TABLE)
+    together, shares = net.log_times(TABLE)
     chosen = np.array([200, 3, 77])
-    assert net.log_times(TABLE, chosen)[0] == pytest.approx(together[chosen], abs=1e-5)
+    for steps in (chosen, chosen[:1], chosen[1:2]):
+        logs, own = net.log_times(TABLE, steps)
+        assert np.array_equal(logs, together[steps]) and np.array_equal(own, shares[steps])
+    alone = net.log_times(step_table([SAMPLES[77].step]))
+    assert alone[0][0] == together[77] and np.array_equal(alone[1][0], shares[77])
 
 
 def test_an_unknown_device_is_answered_near_its_specification(net: NodeNet) -> None:
@@ -169,8 +173,7 @@ def test_damaged_files_are_refused(net: NodeNet, tmp_path: Path) -> None:
 def test_weights_that_are_not_finite_are_refused(net: NodeNet, tmp_path: Path) -> None:
     net.save(tmp_path, "one")
     broken = NodeNet.load(tmp_path, "one")
-    with torch.no_grad():
-        broken.network_.effect[0, 0] = float("nan")
+    broken.network_.effect[0, 0] = np.nan
     broken.save(tmp_path, "two")
     with pytest.raises(DamagedArtifactError, match="not finite"):
         NodeNet.load(tmp_path, "two")
@@ -227,8 +230,7 @@ def test_operators_alone_are_learned() -> None:
 def test_how_fast_a_host_calls_matters_to_whole_steps_alone() -> None:
     table, found = _with_operators(("Gpu-S",))
     before, _ = found.log_times(table)
-    with torch.no_grad():
-        found.network_.effect[:, LAUNCH] += 1.0
+    found.network_.effect[:, LAUNCH] += 1.0
     after, _ = found.log_times(table)
     assert np.array_equal(before[table.alone], after[table.alone])
     assert np.all(after[~table.alone] > before[~table.alone])
@@ -263,14 +265,14 @@ def test_a_network_from_before_frameworks_answers_as_it_did(net: NodeNet, tmp_pa
     (tmp_path / "net.json").write_text(json.dumps(facts))
     kept = len(facts["setting_columns"])
     state = load_file(tmp_path / "net.safetensors")
-    state["setting.weight"] = state["setting.weight"][:, :kept].contiguous()
-    state["by_setting"] = state["by_setting"][:kept].contiguous()
+    state["setting.weight"] = np.ascontiguousarray(state["setting.weight"][:, :kept])
+    state["by_setting"] = state["by_setting"][:kept]
     products = state["by_sort"][kept + len(LATER_SETTINGS) :]
-    state["by_sort"] = torch.cat([state["by_sort"][:kept], products])
+    state["by_sort"] = np.concatenate([state["by_sort"][:kept], products])
     # The GPUs of this world have no maker that anybody knows: the fact is the same for all.
     facts_kept = len(DEVICE_FACTS) - len(LATER_FACTS)
-    state["fact.weight"] = state["fact.weight"][:, :facts_kept].contiguous()
-    state["by_fact"] = state["by_fact"][:facts_kept].contiguous()
+    state["fact.weight"] = np.ascontiguousarray(state["fact.weight"][:, :facts_kept])
+    state["by_fact"] = state["by_fact"][:facts_kept]
     save_file(state, tmp_path / "net.safetensors")
     earlier = NodeNet.load(tmp_path, "net")
     assert earlier.log_times(TABLE)[0] == pytest.approx(net.log_times(TABLE)[0], abs=1e-5)

@@ -6,14 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import synthetic_workloads as made_up
+import torch
 from retraining_world import SAMPLES
 
+from perfmodel.capture.torch import capture_module
+from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.retraining.judging.laws import law_steps, reversed_graph, violations
 from perfmodel.retraining.judging.version_at_hand import VersionAtHand, analytical_version
-from perfmodel.types import Basis
+from perfmodel.types import Basis, Mode
 
 
 @dataclass
@@ -65,6 +69,20 @@ def test_nodes_are_put_into_another_order_that_is_as_good() -> None:
     assert [node.op for node in turned.nodes] != [node.op for node in graph.nodes]
     assert turned.content_hash == graph.content_hash
     assert sorted(node.op for node in turned.nodes) == sorted(node.op for node in graph.nodes)
+
+
+def test_what_is_written_in_place_stays_behind_what_reads_it_before() -> None:
+    class Kept(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            kept = (first := 2 * x).clone()
+            return first.relu_().exp(), kept
+
+    graph = capture_module(Kept(), (torch.empty(4, 8),), mode=Mode.INFERENCE)
+    turned = reversed_graph(graph)
+    ops = [node.op for node in turned.nodes]
+    assert ops.index("clone") < ops.index("relu_")
+    assert step_sketch(turned).class_of_node.size == step_sketch(graph).class_of_node.size
+    assert np.array_equal(step_sketch(turned).neighbours, step_sketch(graph).neighbours)
 
 
 def test_laws_are_asked_of_steps_that_nobody_measured() -> None:

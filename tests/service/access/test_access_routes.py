@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -80,7 +80,11 @@ def test_without_a_key_only_health_and_the_page_answer(guarded: Guarded) -> None
             assert found == 401, f"{method} {path} answers {found} to anybody"
 
 
-def test_a_key_opens_what_its_scope_says_and_nothing_else(guarded: Guarded) -> None:
+def test_a_key_opens_what_its_scope_says_and_nothing_else(
+    guarded: Guarded, record_property: Callable[[str, object], None]
+) -> None:
+    asked = len(every_endpoint(guarded.app)) * (len(Scope) + 1)
+    record_property("pairs of route and caller", asked)
     for method, path in every_endpoint(guarded.app):
         needs = needed(method, path)
         if needs is Unscoped.OPEN:

@@ -126,3 +126,19 @@ def test_too_many_cells_are_refused(client: TestClient, question: dict[str, Any]
     response = client.post("/v1/matrix", json=body)
     assert response.status_code == 422
     assert "150000" in response.json()["detail"]
+
+
+def test_training_options_are_answered_over_http(client: TestClient) -> None:
+    job = {
+        "model": "timm/resnet18", "mode": "training", "batch_size": 4,
+        "mixed_precision": {"parameter": "bf16", "reduce": "fp32"}, "frozen": ["conv1*"],
+    }  # fmt: skip
+    plan = {"zero_stage": 3, "replicate": 2, "offload": ["optimizer", "parameters"]}
+    placement = {"nodes": [{"accelerator": "A100-SXM4-80GB", "count": 8}], "plan": plan}
+    found = client.post("/v1/predict", json={"job": job, "placement": placement})
+    assert found.status_code == 200
+    assert any("memory of the host" in text for text in found.json()["warnings"])
+    wrong = {**job, "adapter": {"peft_type": "IA3", "target_modules": ["fc"]}}
+    refused = client.post("/v1/predict", json={"job": wrong, "placement": placement})
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["pointer"] == "/job/adapter/peft_type"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from guarded_service import make_app
-from made_up_kernels import made_up_records
+from made_up_kernels import train_quickly
 
-from perfmodel.training.kernels.train_kernels import train_kernels
 from service.schemas.answer_bodies import KernelsAnswer
 
 GEMM: dict[str, Any] = {"op": "gemm", "precision": "fp16", "shape": {"m": 512, "n": 512, "k": 512}}
@@ -41,11 +41,20 @@ def test_a_whole_request_that_says_nothing_is_refused(shared: TestClient) -> Non
     assert response.json()["errors"][0]["pointer"] == "/accelerators"
 
 
+@pytest.fixture(scope="module")
+def version(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a version of the model of kernels that lies elsewhere."""
+    return train_quickly(30, tmp_path_factory.mktemp("elsewhere"), limit=20)
+
+
 @pytest.mark.parametrize("promoted", [False, True])
-def test_a_version_that_is_added_answers_after_a_reload(tmp_path: Path, promoted: bool) -> None:
+def test_a_version_that_is_added_answers_after_a_reload(
+    tmp_path: Path, version: Path, promoted: bool
+) -> None:
     with TestClient(make_app(tmp_path, models=tmp_path / "models")) as client:
         before = _ask(client, [GEMM], ["T4"])
-        folder = train_kernels(made_up_records(30), tmp_path / "models", limit=20)
+        folder = tmp_path / "models" / "kernels" / version.name
+        shutil.copytree(version, folder)
         if promoted:
             response = client.post(f"/v1/models/kernels/{folder.name}/promote?why=first")
             assert response.status_code == 200, response.text

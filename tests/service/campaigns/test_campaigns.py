@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from campaign_world import REFERENCE, Bench, CampaignWorld
 from fastapi.testclient import TestClient
+from jsonschema import Draft202012Validator
 from migrated import migrated_sqlite
 
 from perfmodel.profilers.worker import Failure
@@ -44,6 +45,10 @@ def _events(client: TestClient, name: str, seconds: float = 0.1) -> list[tuple[s
     assert response.headers["content-type"].startswith("text/event-stream")
     blocks = [block for block in response.text.split("\n\n") if block]
     pairs = [dict(line.split(": ", 1) for line in block.splitlines()) for block in blocks]
+    described = client.get("/openapi.json").json()["paths"]["/v1/campaigns/{name}/events"]["get"]
+    each = described["responses"]["200"]["content"]["text/event-stream"]["schema"]
+    for pair in pairs:
+        Draft202012Validator(each).validate(pair)
     return [(pair["event"], json.loads(pair["data"])) for pair in pairs]
 
 

@@ -41,6 +41,13 @@ def _matmul(*, external: bool = False, shape: tuple[Any, ...] = ("n", 4)) -> byt
     return content
 
 
+def _as_wide_as(wide: int) -> dict[str, Any]:
+    """Return a graph that is registered nowhere else."""
+    (_, *first), (_, *weight), (_, *product) = GRAPH_EXAMPLE["tensors"]
+    tensors = [[[8, 512], *first], [[512, wide], *weight], [[8, wide], *product]]
+    return {**GRAPH_EXAMPLE, "tensors": tensors}
+
+
 def test_a_captured_graph_is_registered_and_answered(client: TestClient) -> None:
     url = "/v1/graphs?batch_size=8"
     first = client.post(url, json=GRAPH_EXAMPLE)
@@ -59,12 +66,12 @@ def test_a_captured_graph_is_registered_and_answered(client: TestClient) -> None
 
 def test_mode_and_batch_size_may_stand_in_the_graph(client: TestClient) -> None:
     source = {"mode": "training", "batch_size": "8"}
-    answer = client.post("/v1/graphs", json={**GRAPH_EXAMPLE, "source": source}).json()
+    answer = client.post("/v1/graphs", json={**_as_wide_as(1_001), "source": source}).json()
     assert (answer["mode"], answer["batch_size"]) == ("training", 8)
 
 
 def test_a_graph_that_says_no_batch_size_needs_one(client: TestClient) -> None:
-    response = client.post("/v1/graphs", json=GRAPH_EXAMPLE)
+    response = client.post("/v1/graphs", json=_as_wide_as(1_002))
     assert response.status_code == 422
     assert response.json()["errors"][0]["pointer"] == "/query/batch_size"
 

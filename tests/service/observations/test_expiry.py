@@ -38,15 +38,32 @@ def test_answers_are_as_before_once_an_observation_is_too_old(tmp_path: Path) ->
             time.sleep(0.05)
 
 
-def test_nothing_is_looked_for_where_observations_count_for_good(tmp_path: Path) -> None:
+def test_an_observation_counts_as_long_as_it_said(tmp_path: Path) -> None:
     assert Settings().observations_keep_s == 0.0
-    state = State(Database(f"sqlite:///{tmp_path}/state.db"))
-    expiry = Expiry(state, 0.0)
-    expiry.start()
-    assert expiry._thread is None
-    assert expiry.sweep() == 0
-    expiry.stop()
-    state.close()
+    with TestClient(make_app(tmp_path)) as client:
+        before = client.post("/v1/predict", json=ASKED)
+        sent = {**ASKED, "step_time_s": 2 * before.json()["step_time_s"], "expires_in_s": 3}
+        began = time.monotonic()
+        assert client.post("/v1/observations", json=[sent]).json()["accepted"] == 1
+        assert client.post("/v1/predict", json=ASKED).content != before.content
+        (kept,) = client.get("/v1/observations").json()["observations"]
+        assert kept["expires_at"] > kept["received_at"]
+        while client.post("/v1/predict", json=ASKED).content != before.content:
+            assert time.monotonic() - began < _PATIENCE_S
+            time.sleep(0.02)
+        assert time.monotonic() - began > 3.0
+        assert client.get("/v1/observations").json()["observations"] == []
+
+
+@pytest.mark.parametrize("stated", [0, -1, 4e9, "an hour", True, [60]])
+def test_a_time_that_is_none_is_refused(tmp_path: Path, stated: Any) -> None:
+    sent = {**ASKED, "step_time_s": 0.1, "expires_in_s": stated}
+    with TestClient(make_app(tmp_path)) as client:
+        answer = client.post("/v1/observations", json={"observations": [sent]})
+        assert answer.status_code == 422
+        (problem,) = answer.json()["errors"]
+        assert problem["pointer"] == "/observations/0/expires_in_s"
+        assert "expires_in_s" in problem["detail"]
 
 
 def test_a_sweep_goes_on_after_the_database_was_away(

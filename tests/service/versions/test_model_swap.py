@@ -6,7 +6,7 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 from guarded_service import guarded_service
 from held_service import PATIENCE_S, HeldService, NonsenseModel, held_service
+from often import often
 from trained_version import trained_version
 
 from perfmodel.estimator.single.loading import LoadedModel
@@ -148,10 +149,14 @@ def test_a_version_that_answers_nonsense_is_passed_over(
 
 
 def test_no_answer_fails_or_is_mixed_while_versions_change(
-    service: HeldService, trained: Path, models: Path
+    service: HeldService,
+    trained: Path,
+    models: Path,
+    record_property: Callable[[str, object], None],
 ) -> None:
     expected: dict[tuple[str, str], Any] = {}
     wrong: list[str] = []
+    answers: list[str] = []
     done = threading.Event()
     _appear(trained, models, "0")
 
@@ -161,6 +166,7 @@ def test_no_answer_fails_or_is_mixed_while_versions_change(
             asked += 1
             answer = service.client.post(f"/v1/{route}", json=question)
             content = answer.json()
+            answers.append(route)
             if answer.status_code != 200:
                 wrong.append(answer.text)
             elif content != expected[route, content["model_version"]]:
@@ -178,7 +184,7 @@ def test_no_answer_fails_or_is_mixed_while_versions_change(
     for thread in threads:
         thread.start()
     served = set()
-    for _ in range(10):
+    for _ in range(often(10)):
         served.add(_reload(service.client)["serving"])
         # Back to the other one, as a reload would after the folder changed.
         kept = service.dispatcher.models.in_memory("held/1")
@@ -187,6 +193,8 @@ def test_no_answer_fails_or_is_mixed_while_versions_change(
     done.set()
     for thread in threads:
         thread.join()
+    record_property("swaps", often(10))
+    record_property("answers meanwhile", len(answers))
     assert served == {"default/0"} and not wrong, wrong[:3]
 
 

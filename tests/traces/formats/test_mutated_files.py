@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 import resource
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from made_up_profiles import small_files
+from often import often
 
 from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.formats.registry import read_trace
@@ -18,7 +20,8 @@ from perfmodel.traces.formats.registry import read_trace
 PIECES = (b"-1", b"NaN", b"1e400", b"9223372036854775808", b"9" * 400, b"null", b"[" * 2_000,
           b'{"a":' * 2_000, b"\x00", b"\xff\xfe", b'"', b",", b"]}", b"{}", b"true", b'"\\ud800"',
           b"1970-01-01", b"0x7f")  # fmt: skip
-CHANGES = 120
+#: Of each file.
+CHANGES = often(120)
 
 
 def _changed(content: bytes, chance: random.Random) -> bytes:
@@ -37,7 +40,9 @@ def _changed(content: bytes, chance: random.Random) -> bytes:
             return content[: max(at, other)] + content[min(at, other) :]
 
 
-def test_changed_files_are_read_or_refused(tmp_path: Path) -> None:
+def test_changed_files_are_read_or_refused(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     files = small_files(tmp_path)
     before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     chance = random.Random(16)
@@ -55,6 +60,7 @@ def test_changed_files_are_read_or_refused(tmp_path: Path) -> None:
                 refused += 1
                 assert len(error.message) < 4_000
             assert time.thread_time() - begun_s < 2.0
+    record_property("broken traces", len(files) * CHANGES)
     assert len(files) * CHANGES / 4 < refused < len(files) * CHANGES
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 512 * 1024
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from accuracy_report.kernel_accuracy import METHODS, evaluate_kernels
-from made_up_kernels import DEVICES, law, made_up_calls
+from made_up_kernels import DEVICES, law, made_up_calls, train_quickly
 from made_up_kernels import made_up_records as records
 
 from perfmodel.errors import TrainingError
@@ -61,7 +61,7 @@ def test_probes_help_where_a_device_is_slow() -> None:
 
 
 def test_an_artefact_is_small_and_loads(tmp_path: Path) -> None:
-    folder = train_kernels(records(120), tmp_path, limit=60)
+    folder = train_quickly(120, tmp_path)
     artefact = read_artifact(folder)
     assert not artefact.damaged
     assert artefact.manifest["devices"] == sorted(DEVICES)

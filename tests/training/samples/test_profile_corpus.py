@@ -9,11 +9,13 @@ import synthetic_workloads as made_up
 from perfmodel.devices.codec import spec_to_dict
 from perfmodel.errors import TrainingError
 from perfmodel.features.steps.sketch import step_sketch
+from perfmodel.graph.job import Job
 from perfmodel.placement.memory.memory import peak_tensor_bytes
 from perfmodel.records import Measurement, Provenance, StepRecord
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.training.samples.profile_corpus import profile_corpus
 from perfmodel.training.samples.public_data import load_data, read_formats
+from perfmodel.zoo.resolve import capture_job
 
 SAMPLE = made_up.samples(families=2)[1]
 GRAPH = SAMPLE.workload.graph
@@ -76,6 +78,23 @@ def test_the_benchmark_takes_profiles_where_there_are_no_tables(
     data = load_data(None, profiles=store.folder, cache=tmp_path / "cache")
     assert [sample.source for sample in data.samples] == ["profiles"]
     assert data.dropped == {"too noisy": 1}
+
+
+def test_operators_alone_are_learned_from_as_those_of_tables(
+    store: ProfileStore, tmp_path: Path
+) -> None:
+    graph = capture_job(Job(model="zoo/operator-linear", batch_size=1))
+    alone = _record(
+        workload_hash="1" * 32, graph_hash=graph.content_hash, family="operator",
+        job={"model": "zoo/operator-linear", "mode": "inference"},
+    )  # fmt: skip
+    store.append(Measurement(step=alone), graph)
+    data = load_data(None, profiles=store.folder, cache=tmp_path / "cache")
+    assert [one.family for one in data.samples] == ["made-up"]
+    assert [(one.family, one.step.alone) for one in data.operators] == [("operator", True)]
+    # What a device is adapted to are its records as they are.
+    adapted_to = profile_corpus(store, cache=tmp_path / "cache").samples
+    assert not any(one.step.alone for one in adapted_to) and len(adapted_to) == 2
 
 
 def test_a_folder_without_tables_holds_no_formats(tmp_path: Path) -> None:

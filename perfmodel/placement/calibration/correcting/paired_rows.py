@@ -30,6 +30,8 @@ T = TypeVar("T", bound=Hashable)
 
 #: Columns that say what rows belong to.
 _WORDS = ("job", "machine", "fabric")
+#: Those that belong to a placement.
+_PLACES = ("machine", "fabric")
 
 #: Shapes that run over batches, and what else those are that run over placements as well.
 _OF_BATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -75,6 +77,12 @@ class ObservedColumns:
         known, rows = self.placements
         return _of_placements([known[row] for row in rows.tolist()])
 
+    def which_are(self, name: str, word: str) -> FloatArray:
+        """Return 1 for each row that has a word, else 0."""
+        known, rows = self.words[name]
+        code = known.index(word) if word in known else -1
+        return np.asarray(rows == code, dtype=np.float64)
+
     @classmethod
     def of(cls, cells: StepCells) -> Self:
         """Tell the rows of some steps apart."""
@@ -119,8 +127,14 @@ class PairedRows:
         observed : sequence of ObservedColumns
             Of equally many rows each.
         """
-        same = {name: _same_words(cells, which, observed, name) for name in _WORDS}
-        asked, rows = _distinct(_placements(cells))
+        _, first, again = np.unique(cells.place, return_index=True, return_inverse=True)
+        few = cells.take(first)
+        of_few = {name: getattr(few, name).tolist() for name in _PLACES}
+        words = {name: (one, again) for name, one in of_few.items()}
+        words["job"] = _distinct(cells.job.tolist())
+        same = {name: _same_words(words[name], which, observed, name) for name in _WORDS}
+        asked, rows = _distinct(_placements(few))
+        rows = rows[again]
         known, columns = _joined([one.placements for one in observed])
         batches, at = _distinct(cells.batch_size.tolist())
         seen, on = _joined([one.batches for one in observed])
@@ -157,26 +171,6 @@ class PairedRows:
                     part = part + (found * over_batches.shape(batch) if batch else found)
                 total[one] += self.times(part, scope, one)
         return total
-
-    def weights(self, prior: ResidualPrior) -> dict[tuple[Field, str], FloatArray]:
-        """Return what each shape of placements is multiplied by, shape (rows, observed)."""
-        over_batches, every = _LookedUp(*self._batch), np.ones(self._batch[2].shape)
-        found: dict[tuple[Field, str], FloatArray] = {}
-        plan = _plan(prior, guessed=self.guessed is not None, one_job=self.same["job"] is None)
-        for one, scopes in plan.items():
-            for scope, by_batch in scopes.items():
-                common = np.asarray(self.times(every, scope, one))
-                for batch, shapes in by_batch.items():
-                    curve = common * over_batches.shape(batch) if batch else common
-                    for shape, variance in shapes.items():
-                        more = variance * curve
-                        before = found.get((one, shape))
-                        found[one, shape] = more if before is None else before + more
-        return found
-
-    def shape(self, name: str) -> FloatArray:
-        """Return a shape of placements for all pairs."""
-        return _LookedUp(*self._placement).shape(name)
 
     def times(self, values: FloatArray | float, scope: str, one: Field) -> FloatArray | float:
         """Return values where a scope is common to the pair, else 0."""
@@ -280,13 +274,19 @@ def _joined(
 
 
 def _same_words(
-    cells: StepCells, which: Codes, observed: Sequence[ObservedColumns], name: str
+    asked: tuple[list[str], Codes], which: Codes, observed: Sequence[ObservedColumns], name: str
 ) -> FloatArray | None:
-    """Return which pairs have the same word; None where all have."""
+    """Return which pairs have the same word; None where all have.
+
+    Parameters
+    ----------
+    asked : tuple of list of str and ndarray
+        Words, and which of them each step has.
+    """
     known, columns = _joined([one.words[name] for one in observed])
     codes = {word: code for code, word in enumerate(known)}
-    asked = np.array([codes.get(word, -1) for word in getattr(cells, name).tolist()])
-    same = asked[:, None] == columns[which]
+    words, rows = asked
+    same = np.array([codes.get(word, -1) for word in words])[rows][:, None] == columns[which]
     return None if same.all() else same.astype(np.float64)
 
 

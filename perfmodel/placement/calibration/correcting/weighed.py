@@ -103,15 +103,15 @@ class WeighedSingleSteps:
     """Corrects single steps by all residuals of a job; may be shared by threads."""
 
     def __init__(self, job: Sequence[Weighed]) -> None:
-        self._each = [(one.share, SingleSteps(one.posterior)) for one in job]
+        self._shares = [one.share for one in job]
+        self._steps = SingleSteps([one.posterior for one in job])
 
     def correct(self, step: SingleStep) -> CalibratedStep | None:
         """Return a step as it is believed to be; None where it was observed itself."""
-        found = [(share, single.correct(step)) for share, single in self._each]
-        known = [(share, one) for share, one in found if one is not None]
-        if len(known) == 1:
-            return known[0][1]
-        return _one_together(known) if known else None
+        found = self._steps.correct(step)
+        if len(found) > 1:
+            return _one_together(list(zip(self._shares, found, strict=True)))
+        return found[0] if found else None
 
 
 def _one_together(found: Sequence[tuple[float, CalibratedStep]]) -> CalibratedStep:

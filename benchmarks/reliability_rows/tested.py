@@ -1,0 +1,86 @@
+"""Rows that tests measure: the same tests as in every run, with larger counts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.etree import ElementTree
+
+from reliability_rows.row import Found, NotHereError
+
+ROOT = Path(__file__).resolve().parents[2]
+#: How often tests try that are told so (``tests/often.py``).
+SETTING = "PERFMODEL_TEST_TIMES"
+
+
+@dataclass
+class Told:
+    """What a run of tests told.
+
+    Parameters
+    ----------
+    figures : Counter of str
+        What tests recorded, added up.
+    """
+
+    passed: int = 0
+    failed: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    figures: Counter[str] = field(default_factory=Counter)
+
+
+def by_tests(*names: str) -> Callable[[int], Found]:
+    """Return what runs tests as often as it is told and reads what came of them."""
+
+    def measure(count: int) -> Found:
+        return judged(run_tests(names, count))
+
+    return measure
+
+
+def run_tests(names: tuple[str, ...], count: int) -> Told:
+    """Run tests by their names below the project, each as often as counted."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o",
+             "junit_family=xunit1", f"--junitxml={report}", *names],
+            cwd=ROOT, check=False, env={**os.environ, SETTING: str(count)},
+        )  # fmt: skip
+        if not report.exists():
+            raise RuntimeError("the tests ended without a report")
+        return read_report(report)
+
+
+def read_report(path: Path) -> Told:
+    """Read what pytest wrote in the form of JUnit."""
+    told = Told()
+    for case in ElementTree.parse(path).iter("testcase"):
+        name = str(case.get("name"))
+        if case.find("failure") is not None or case.find("error") is not None:
+            told.failed.append(name)
+        elif case.find("skipped") is not None:
+            told.skipped.append(name)
+        else:
+            told.passed += 1
+        for one in case.iter("property"):
+            told.figures[str(one.get("name"))] += int(str(one.get("value")))
+    return told
+
+
+def judged(told: Told) -> Found:
+    """Return what tests say of a promise: one that was skipped says nothing."""
+    if not told.failed and told.skipped:
+        raise NotHereError(f"skipped here: {', '.join(told.skipped[:3])}")
+    figures = [f"{count:,} {what}" for what, count in told.figures.items()]
+    total = told.passed + len(told.failed)
+    parts = [*figures, f"{told.passed} of {total} tests passed"]
+    if told.failed:
+        parts.append(f"not {', '.join(told.failed[:3])}")
+    return Found(measured="; ".join(parts), held=told.passed > 0 and not told.failed)

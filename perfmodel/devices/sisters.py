@@ -1,0 +1,66 @@
+"""Accelerators of one name that are sold as cards and modules, limited and full.
+
+What a name says of form, limit and memory stands behind what it says of the accelerator itself:
+``A100-PCIe-40GB``, ``RTX-2080-Max-Q``, ``H200-NVL``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from perfmodel.devices.spec import AcceleratorSpec
+
+_FORM = re.compile(r"-(?:PCIe|SXM\d?|NVL|Max-Q|Laptop|Workstation|Server|\d+GB)\b")
+
+
+def sisters_of(
+    spec: AcceleratorSpec, accelerators: Iterable[AcceleratorSpec]
+) -> tuple[AcceleratorSpec, ...]:
+    """Return the accelerators of the same chip that have its name but for form and memory; with it.
+
+    Parameters
+    ----------
+    accelerators : iterable of AcceleratorSpec
+        Those that are known.
+
+    Examples
+    --------
+    >>> from perfmodel.devices.catalog import Catalog
+    >>> known = Catalog.default()
+    >>> [one.name for one in sisters_of(known.get("P100-PCIe-16GB"), known)]
+    ['P100-PCIe-16GB', 'P100-SXM2-16GB']
+    """
+    if spec.kind != "gpu":
+        return (spec,)
+    alike = [one for one in accelerators if _line(one) == _line(spec)]
+    found = {one.name: one for one in (*alike, spec)}
+    return tuple(found[name] for name in sorted(found))
+
+
+def _line(spec: AcceleratorSpec) -> tuple[str, str, str]:
+    """Return vendor, chip and what the name says before form, limit and memory."""
+    return spec.vendor, spec.architecture, _FORM.split(spec.name, maxsplit=1)[0]
+
+
+def is_weaker(spec: AcceleratorSpec, other: AcceleratorSpec) -> bool:
+    """Tell whether a sister has a lower power limit than another one, and nothing more than it.
+
+    Cores, clock, bandwidth of memory and the peaks of all types are compared; how much memory there
+    is makes no step faster.
+
+    Examples
+    --------
+    >>> from perfmodel.devices.catalog import Catalog
+    >>> card, module = map(Catalog.default().get, ("A100-PCIe-80GB", "A100-SXM4-80GB"))
+    >>> is_weaker(card, module), is_weaker(module, card), is_weaker(card, card)
+    (True, False, False)
+    """
+    pairs = [
+        (spec.bandwidth_bytes_per_s, other.bandwidth_bytes_per_s),
+        (spec.core_count or 0.0, other.core_count or 0.0),
+        (spec.clock_hz or 0.0, other.clock_hz or 0.0),
+        *((rate, other.peak_flops.get(name, 0.0)) for name, rate in spec.peak_flops.items()),
+    ]
+    limited = (spec.tdp_w or 0.0) < (other.tdp_w or 0.0)
+    return limited and all(one <= two for one, two in pairs)

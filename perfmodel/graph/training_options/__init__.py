@@ -1,0 +1,1 @@
+"""What a job may say of its training beside batch, precision and optimizer."""

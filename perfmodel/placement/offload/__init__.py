@@ -1,0 +1,1 @@
+"""What lies in the memory of the host: copies to and from it, and updates there."""

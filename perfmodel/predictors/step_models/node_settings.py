@@ -1,0 +1,32 @@
+"""How a node network learns, and how wide it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeNetSettings:
+    """How to learn.
+
+    Parameters
+    ----------
+    learning_rate : float
+        Highest rate of the one-cycle schedule.
+    shrinkage : float
+        Weight of the squared device effects in the loss.
+    blur : float
+        Noise on the inputs that tell devices apart.
+    tolerance : float
+        Logarithmic error up to which the loss is quadratic.
+    """
+
+    seed: int = 0
+    epochs: int = 10
+    batch_size: int = 32
+    learning_rate: float = 2e-3
+    shrinkage: float = 0.003
+    blur: float = 0.05
+    tolerance: float = 0.1
+    wide: int = 96
+    narrow: int = 48

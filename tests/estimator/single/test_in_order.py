@@ -1,0 +1,81 @@
+"""Cards and modules of one name: no weaker one is answered as the faster one."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.devices.sisters import is_weaker, sisters_of
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.estimator.single.in_order import in_order
+from perfmodel.predictors.prediction import Prediction
+from perfmodel.types import Basis
+
+KNOWN = Catalog.default()
+FAMILY = sisters_of(KNOWN.get("A100-PCIe-80GB"), KNOWN)
+
+
+def _prediction(time_s: float, wide: float) -> Prediction:
+    return Prediction(
+        time_s=time_s, low_s=time_s / wide, high_s=time_s * wide, coverage=0.9,
+        basis=Basis.INTERPOLATED, out_of_distribution=False, nearest=(), model_version="any",
+        warnings=(),
+    )  # fmt: skip
+
+
+def _times(specs: tuple[AcceleratorSpec, ...], *times: float) -> list[float]:
+    found = in_order(specs, [_prediction(t, 1.2) for t in times])
+    return [one.time_s for one in found]
+
+
+def test_sisters_share_chip_and_name() -> None:
+    names = [spec.name for spec in FAMILY]
+    assert names == ["A100-PCIe-40GB", "A100-PCIe-80GB", "A100-SXM4-40GB", "A100-SXM4-80GB"]
+    assert len(sisters_of(KNOWN.get("A10"), KNOWN)) == 1
+    limited = sisters_of(KNOWN.get("RTX-PRO-6000-Max-Q"), KNOWN)
+    assert "RTX-PRO-6000-Workstation" in [spec.name for spec in limited]
+
+
+def test_times_in_order_are_left_alone() -> None:
+    assert _times(FAMILY, 4.0, 3.0, 2.0, 1.0) == [4.0, 3.0, 2.0, 1.0]
+
+
+def test_the_surer_prediction_moves_less() -> None:
+    card, module = KNOWN.get("A100-PCIe-80GB"), KNOWN.get("A100-SXM4-80GB")
+    found = in_order((card, module), [_prediction(1.0, 2.0), _prediction(2.0, 1.1)])
+    assert found[0].time_s == pytest.approx(found[1].time_s)
+    # Deviations in logarithms of ln 2 and ln 1.1: the module has 53 times the weight.
+    assert found[1].time_s == pytest.approx(
+        2.0 * 2 ** (-1 / (1 + (math.log(2) / math.log(1.1)) ** 2))
+    )
+    for one, before in zip(found, (1.0, 2.0), strict=True):
+        assert one.low_s <= before <= one.high_s
+        assert one.low_s <= one.time_s <= one.high_s
+
+
+def test_what_was_measured_does_not_move_for_what_was_not() -> None:
+    card, module = KNOWN.get("A100-PCIe-80GB"), KNOWN.get("A100-SXM4-80GB")
+    guessed = replace(_prediction(1.0, 1.1), basis=Basis.EXTRAPOLATED)
+    found = in_order((card, module), [guessed, _prediction(2.0, 1.5)])
+    assert [one.time_s for one in found] == pytest.approx([2.0, 2.0])
+
+
+@pytest.mark.parametrize("times", [*itertools.permutations((1.0, 1.1, 1.3, 1.7))])
+def test_whatever_was_predicted_the_order_holds(times: tuple[float, ...]) -> None:
+    found = _times(FAMILY, *times)
+    for one, two in itertools.permutations(range(len(FAMILY)), 2):
+        if is_weaker(FAMILY[one], FAMILY[two]):
+            assert found[one] >= found[two] * (1 - 1e-12)
+
+
+def test_the_order_of_the_accelerators_does_not_matter() -> None:
+    times = dict(zip([spec.name for spec in FAMILY], (1.0, 1.2, 0.9, 1.4), strict=True))
+    for order in itertools.permutations(FAMILY):
+        found = _times(order, *[times[spec.name] for spec in order])
+        by_name = {spec.name: time for spec, time in zip(order, found, strict=True)}
+        first = _times(FAMILY, *times.values())
+        assert [by_name[spec.name] for spec in FAMILY] == pytest.approx(first, rel=1e-12)

@@ -1,0 +1,126 @@
+"""Kernels of steps: which were learned, and what no kernel is answered below."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_up_kernels import LAUNCH_S, law, made_up_calls
+from synthetic_workloads import mlp
+
+from perfmodel.devices.catalog import Catalog
+from perfmodel.estimator.kernels.loading import load_kernels
+from perfmodel.features.arrays import FloatArray
+from perfmodel.features.kernels.kernel_calls import KernelCalls, kernel_calls
+from perfmodel.features.kernels.kernel_columns import kernel_roofline
+from perfmodel.features.steps.sketch import step_sketch
+from perfmodel.predictors.boosting import BoosterSettings
+from perfmodel.predictors.kernels.kernel_predictor import KernelPredictor
+from perfmodel.predictors.kernels.kernel_times import AnalyticalKernels, KernelSpread
+from perfmodel.predictors.kernels.step_kernels import step_kernels
+from perfmodel.predictors.kernels.trained_kernels import TrainedKernels
+from perfmodel.types import Basis, Precision
+
+SETTINGS = BoosterSettings(rounds=30, depth=4, learning_rate=0.2, min_child_weight=2.0)
+_WIDTHS = {"product": 0.1, "pointwise": 0.1}
+SPREAD = KernelSpread(known=_WIDTHS, unseen=_WIDTHS)
+CATALOG = Catalog.default()
+SHIPPED = Path(__file__).parents[3] / "models"
+
+
+@pytest.fixture(scope="module")
+def fitted() -> KernelPredictor:
+    calls = made_up_calls(120)
+    return KernelPredictor(SETTINGS).fit(calls, law(calls))
+
+
+@pytest.fixture(scope="module")
+def model(fitted: KernelPredictor) -> TrainedKernels:
+    fitted.spread_ = SPREAD
+    return TrainedKernels(fitted, "kernels/made-up")
+
+
+def _gemm(device: str, dtype: str = "fp16", size: int = 8192) -> KernelCalls:
+    return kernel_calls(
+        op=["gemm"], dtype=[dtype], accelerator=[CATALOG.get(device)],
+        shape=[{"m": size, "n": size, "k": size}],
+    )  # fmt: skip
+
+
+def _share_of_peak(time_s: FloatArray, calls: KernelCalls) -> float:
+    return float(kernel_roofline(calls).compute_s[0] / time_s[0])
+
+
+def test_no_kernel_on_an_unseen_device_beats_what_kernels_usually_reach() -> None:
+    calls = made_up_calls(120)
+    predictor = KernelPredictor(SETTINGS).fit(calls, law(calls))
+    usual = predictor.base_.reached_["product"]
+    # The law: products reach 0.4 to 0.8 of the peak, less their launch.
+    assert 0.6 < usual < 0.8
+    # As trees may answer far from what they have seen.
+    predictor.log_limits_ = {group: (-5.0, -5.0) for group in predictor.log_limits_}
+    asked = _gemm("H200-SXM")
+    assert _share_of_peak(predictor.predict(asked), asked) == pytest.approx(usual)
+
+
+def test_a_known_device_is_bound_by_its_own_best(fitted: KernelPredictor) -> None:
+    own = {k for k in fitted.base_.reached_ if k.startswith("product ")}
+    assert own == {f"product {name}" for name in ("A100-PCIe-40GB", "H100-SXM5-80GB", "T4",
+                                                  "V100-PCIe-32GB")}  # fmt: skip
+    assert all(0.5 <= share <= 1.0 for share in fitted.base_.reached_.values())
+
+
+def test_what_was_learned_of_one_maker_carries_over_to_it_alone(model: TrainedKernels) -> None:
+    names = ("A30", "MI300X", "Core-i9-10940X")
+    found = [model.times(_gemm(name)) for name in names]
+    assert [bool(one.carries_over[0]) for one in found] == [True, False, False]
+    assert [one.basis[0] for one in found] == [
+        Basis.EXTRAPOLATED, Basis.EXTRAPOLATED, Basis.ANALYTICAL,
+    ]  # fmt: skip
+
+
+def test_a_type_that_was_never_learned_is_analytical(model: TrainedKernels) -> None:
+    found = model.times(_gemm("A30", "tf32"))
+    assert found.basis[0] == Basis.ANALYTICAL
+    assert found.time_s[0] == AnalyticalKernels().times(_gemm("A30", "tf32")).time_s[0]
+
+
+def test_one_device_of_a_maker_shows_nothing_of_others() -> None:
+    calls = made_up_calls(60, devices=("T4", "MI100", "V100-PCIe-32GB"))
+    predictor = KernelPredictor(SETTINGS).fit(calls, law(calls))
+    predictor.spread_ = SPREAD
+    trained = TrainedKernels(predictor, "kernels/made-up")
+    assert not trained.times(_gemm("MI300X")).carries_over[0]
+    assert trained.times(_gemm("A30")).carries_over[0]
+
+
+def test_the_device_needs_less_than_a_call_that_a_host_launches(model: TrainedKernels) -> None:
+    calls = made_up_calls(40, devices=("A30",))
+    found = model.times(calls)
+    work_s = law(calls) - LAUNCH_S
+    long = work_s > 1e-4
+    assert long.any()
+    assert found.device_s[long] == pytest.approx(found.time_s[long], rel=0.05)
+    assert (found.device_s > 0).all()
+
+
+def test_a_step_is_its_kernels(model: TrainedKernels) -> None:
+    sketch = step_sketch(mlp(4096, [1024] * 5, "relu", training=False))
+    found = step_kernels(model, sketch, CATALOG.get("A30"), Precision.FP16)
+    moves = found.time_s > 0
+    assert moves.any()
+    assert (found.low_s[moves] < found.time_s[moves]).all()
+    assert (found.time_s[moves] < found.high_s[moves]).all()
+    assert np.array_equal(found.time_s > 0, sketch.traffic_bytes > 0)
+    nothing = step_kernels(AnalyticalKernels(), sketch, CATALOG.get("A30"), Precision.FP16)
+    assert not nothing.carries_over.any()
+
+
+@pytest.mark.skipif(not (SHIPPED / "kernels").is_dir(), reason="no model of kernels is shipped")
+def test_the_shipped_model_answers_no_product_at_the_peak() -> None:
+    model, problems = load_kernels(SHIPPED)
+    assert not problems
+    for device in ("H100-SXM5-80GB", "H200-SXM", "A40", "L4", "RTX-4090"):
+        asked = _gemm(device, "fp32")
+        assert 0.2 < _share_of_peak(model.times(asked).time_s, asked) < 0.95, device
