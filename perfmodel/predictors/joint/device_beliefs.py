@@ -118,7 +118,7 @@ class DeviceBeliefs:
     prior : ndarray, shape (effects,)
         Variance of each effect between devices with equal facts.
     learned : mapping of (device, kind, mode, compiler) to int
-        Samples of each group in training.
+        Samples of each group in training, whatever the framework.
     effects : mapping of str to DeviceEffect
         Of devices of which records were taken into account since.
     """
@@ -146,7 +146,7 @@ class DeviceBeliefs:
         Parameters
         ----------
         group : tuple of str
-            Device, kind, mode and compiler.
+            Device, kind, mode, compiler and, which changes nothing, framework.
         shares : ndarray, shape (effects,)
             Of the effects in the time of the step.
         full : bool
@@ -163,7 +163,7 @@ class DeviceBeliefs:
 
         Samples in another mode or under another compiler tell less about the device.
         """
-        own = self.learned.get(group, 0)
+        own = self.learned.get(group[:4], 0)
         others = self._of_device[group[0]] - own
         return _HALF_LEARNED / (_HALF_LEARNED + own + _OTHER_MODE * others)
 
@@ -235,7 +235,7 @@ def features(
     """
     effects = shares.shape[1]
     placed = np.zeros((len(groups), SETS, effects))
-    for row, (_, _, mode, compiler) in enumerate(groups):
+    for row, (_, _, mode, compiler, *_) in enumerate(groups):
         own = _MODES.index(mode) * len(_COMPILERS) + _COMPILERS.index(compiler)
         placed[row, own * _PRECISIONS + bool(full is not None and full[row])] = shares[row]
     return placed.reshape(len(groups), SETS * effects)

@@ -270,7 +270,7 @@ class JointPredictor:
         """Take over how far devices lie from what their facts say."""
         self.devices_ = tuple(sorted(set(table.devices)))
         prior = np.mean([m.net.unknown_variance_ for m in self.members_], axis=0)
-        self.beliefs_ = DeviceBeliefs(prior, Counter(groups(table)))
+        self.beliefs_ = DeviceBeliefs(prior, Counter(group[:4] for group in groups(table)))
         self.records_: dict[str, DeviceRecords] = {}
 
     # -- answering ----------------------------------------------------------------------------

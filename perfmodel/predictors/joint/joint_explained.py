@@ -32,8 +32,8 @@ from perfmodel.predictors.explanation import (
 )
 from perfmodel.predictors.joint.job_memory import cell_of, code_of, software_of_code
 from perfmodel.predictors.joint.joint import JointPredictor
-from perfmodel.predictors.joint.joint_regimes import of_regime
-from perfmodel.types import Compiler, MemoryFormat, Mode
+from perfmodel.predictors.joint.joint_regimes import framework_word, of_regime
+from perfmodel.types import Compiler, Framework, MemoryFormat, Mode
 
 _TICK_S = 1e-9
 
@@ -250,7 +250,8 @@ def _point(
 ) -> MeasuredPoint:
     kind = "gpu" if spec is None else ("cpu" if spec.kind == "cpu" else "gpu")
     fused = "fused" if cell.compiler in FUSING else "eager"
-    scale = float(of_regime(joint.spread_, [(kind, cell.mode.value, fused)])[0])
+    framework = framework_word(Framework.of(software_of_code(cell.codes[_ERA])))
+    scale = float(of_regime(joint.spread_, [(kind, cell.mode.value, fused, framework)])[0])
     ratio = math.exp(cell.residual * scale)
     return MeasuredPoint(
         workload=cell.label,

@@ -11,9 +11,12 @@ import numpy as np
 
 from perfmodel.features.arrays import FloatArray
 from perfmodel.predictors.joint.job_memory import JobMemory
+from perfmodel.predictors.joint.joint_regimes import FRAMEWORK_WORDS
 
 #: Fewest residuals from which a group gets a quantile of its own.
 FEWEST = 200
+#: Groups around a step: its own, that of all devices, and one more for each word that is dropped.
+_DEPTHS = 6
 
 
 class Rung(StrEnum):
@@ -41,8 +44,8 @@ class GroupQuantiles:
     Parameters
     ----------
     values : mapping
-        From rung and words of a group (device, kind, mode, compiler; fewer words are larger
-        groups) to the quantile.
+        From rung and words of a group (device, kind, mode, compiler, framework; fewer words are
+        larger groups) to the quantile.
     """
 
     values: Mapping[tuple[str, ...], float]
@@ -61,16 +64,16 @@ class GroupQuantiles:
         scores : mapping of Rung to ndarray, shape (steps,)
             Absolute residual over its standard deviation; NaN where the rung has none.
         groups : sequence of tuple of str
-            (device, kind, mode, compiler) of each step.
+            (device, kind, mode, compiler, framework) of each step.
         """
         found: dict[tuple[str, ...], float] = {}
         for rung, values in scores.items():
-            for depth in range(5):
+            for depth in range(_DEPTHS):
                 labels = [_around(group, depth) for group in groups]
                 for label in sorted(set(labels)):
                     chosen = np.array([other == label for other in labels])
                     own = values[chosen & np.isfinite(values)]
-                    if len(own) >= FEWEST or depth == 4:
+                    if len(own) >= FEWEST or depth == _DEPTHS - 1:
                         found[(rung.value, *label)] = conformal_quantile(own, coverage)
         return cls(values=found)
 
@@ -80,9 +83,9 @@ class GroupQuantiles:
         Returns
         -------
         pooled : bool
-            Nothing of the same kind, mode and compiler was enough: it is that of more.
+            Nothing of the same kind, mode, compiler and framework was enough: it is that of more.
         """
-        for depth in range(5):
+        for depth in range(_DEPTHS):
             value = self.values.get((rung.value, *_around(group, depth)))
             if value is not None:
                 return value, depth > 1
@@ -95,19 +98,16 @@ class GroupQuantiles:
     @classmethod
     def from_list(cls, stored: Sequence[Any]) -> GroupQuantiles:
         """Read back what :meth:`to_list` gave."""
-        return cls(values={tuple(str(w) for w in key): float(value) for key, value in stored})
+        values = {tuple(str(word) for word in key): float(value) for key, value in stored}
+        for key in [key for key in values if len(key) == 5 and key[1] not in ("cpu", "gpu")]:
+            # Older files do not tell frameworks apart.
+            values |= dict.fromkeys(((*key, word) for word in FRAMEWORK_WORDS), values.pop(key))
+        return cls(values=values)
 
 
 def _around(group: tuple[str, ...], depth: int) -> tuple[str, ...]:
-    """Drop the device first, then the compiler, the mode and the kind."""
-    device, kind, mode, compiler = group
-    return (
-        (device, kind, mode, compiler),
-        (kind, mode, compiler),
-        (kind, mode),
-        (kind,),
-        (),
-    )[depth]
+    """Drop the device first, then framework, compiler, mode and kind."""
+    return group[1 : len(group) - depth + 1] if depth else group
 
 
 def conformal_quantile(scores: FloatArray, coverage: float) -> float:

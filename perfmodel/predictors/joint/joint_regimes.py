@@ -1,11 +1,13 @@
 """Regimes of the joint predictor: which samples weigh how much, and which member is trusted where.
 
-A *regime* is a kind of device with a mode and a compiler; a *group* is a device in a regime.
+A *regime* is a kind of device with a mode, a compiler and a framework; a *group* is a device in a
+regime. A regime of which too little was measured is answered for by the larger one around it, which
+leaves the last words out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +16,13 @@ from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.step import StepSample
 from perfmodel.features.steps.step_table import SETTING_COLUMNS, StepTable
 from perfmodel.predictors.folds import family_fold
+from perfmodel.types import Framework
 
 Regime = tuple[str, ...]
+
+#: Last words of regimes: frameworks of which enough is measured, and all others.
+_ANOTHER = "another"
+FRAMEWORK_WORDS = (Framework.PYTORCH.value, Framework.TENSORFLOW.value, _ANOTHER)
 
 #: Weights of the network that are tried; neither side is ever silent.
 _MIX_STEPS = np.linspace(0.2, 0.8, 7)
@@ -60,13 +67,27 @@ def even_folds(
 
 
 def regimes(table: StepTable) -> list[Regime]:
-    """Return what decides which member is trusted more: kind of device, mode, compiler."""
-    training = table.settings[:, SETTING_COLUMNS.index("training")] > 0
-    cpu = table.settings[:, SETTING_COLUMNS.index("cpu")] > 0
-    return [
-        ("cpu" if c else "gpu", "training" if t else "inference", "fused" if f else "eager")
-        for c, t, f in zip(cpu, training, table.fused, strict=True)
-    ]
+    """Return kind of device, mode, compiler and framework of each step."""
+
+    def is_set(column: str) -> npt.NDArray[np.bool_]:
+        return np.asarray(table.settings[:, SETTING_COLUMNS.index(column)] > 0)
+
+    words = (
+        np.where(is_set("cpu"), "cpu", "gpu"),
+        np.where(is_set("training"), "training", "inference"),
+        np.where(table.fused, "fused", "eager"),
+        np.select(
+            [is_set("tensorflow"), is_set("another_framework")],
+            [Framework.TENSORFLOW.value, _ANOTHER],
+            Framework.PYTORCH.value,
+        ),
+    )
+    return list(zip(*(column.tolist() for column in words), strict=True))
+
+
+def framework_word(framework: Framework) -> str:
+    """Return the last word of the regimes of a framework, as :func:`regimes` says it."""
+    return framework.value if framework.value in FRAMEWORK_WORDS else _ANOTHER
 
 
 def groups(table: StepTable) -> list[Regime]:
@@ -93,13 +114,7 @@ def fit_mix(
         ]
         return float(_MIX_STEPS[int(np.argmin(losses))])
 
-    everything = np.ones(len(logs), dtype=np.bool_)
-    found: dict[Regime, float] = {(): best(everything)}
-    for regime in sorted(set(of)):
-        chosen = np.array([r == regime for r in of])
-        if chosen.sum() >= _FEWEST_ROWS:
-            found[regime] = best(chosen)
-    return found
+    return _of_each_regime(of, best)
 
 
 def spreads(of: Sequence[Regime], residuals: FloatArray) -> dict[Regime, float]:
@@ -108,14 +123,30 @@ def spreads(of: Sequence[Regime], residuals: FloatArray) -> dict[Regime, float]:
     def spread(values: FloatArray) -> float:
         return max(float(np.median(np.abs(values))) / 0.6745, 0.01)
 
-    found: dict[Regime, float] = {(): spread(residuals)}
-    for regime in sorted(set(of)):
-        own = residuals[np.array([r == regime for r in of])]
-        if len(own) >= _FEWEST_ROWS:
-            found[regime] = spread(own)
+    return _of_each_regime(of, lambda chosen: spread(residuals[chosen]))
+
+
+def _of_each_regime(
+    of: Sequence[Regime], fitted: Callable[[npt.NDArray[np.bool_]], float]
+) -> dict[Regime, float]:
+    """Fit a value to all steps, and to those of each regime and larger one that has enough."""
+    found: dict[Regime, float] = {(): fitted(np.ones(len(of), dtype=np.bool_))}
+    for length in range(1, 1 + max((len(regime) for regime in of), default=0)):
+        cut = [regime[:length] for regime in of]
+        for regime in sorted(set(cut)):
+            chosen = np.array([one == regime for one in cut])
+            if chosen.sum() >= _FEWEST_ROWS:
+                found[regime] = fitted(chosen)
     return found
 
 
 def of_regime(values: Mapping[Regime, float], of: Sequence[Regime]) -> FloatArray:
-    """Return the value of each regime; that of all together where it has none."""
-    return np.array([values.get(regime, values[()]) for regime in of])
+    """Return the value of each regime; where it has none, that of the one around it."""
+    around = {regime: _around(regime, values) for regime in set(of)}
+    return np.array([values[around[regime]] for regime in of])
+
+
+def _around(regime: Regime, values: Mapping[Regime, float]) -> Regime:
+    while regime and regime not in values:
+        regime = regime[:-1]
+    return regime

@@ -73,7 +73,9 @@ def test_families_left_out_are_answered_well(joint: JointPredictor) -> None:
     assert np.mean(np.abs(joint.residuals_)) < 0.1
     assert len(joint.members_) == joint.folds + 1
     assert set(joint.regimes_) == {
-        (kind, mode, "eager") for kind in ("cpu", "gpu") for mode in ("training", "inference")
+        (kind, mode, "eager", "pytorch")
+        for kind in ("cpu", "gpu")
+        for mode in ("training", "inference")
     }
 
 

@@ -13,10 +13,11 @@ from perfmodel.predictors.joint.joint_intervals import (
     Rung,
     conformal_quantile,
 )
+from perfmodel.predictors.joint.joint_regimes import FRAMEWORK_WORDS
 
-BIG = ("Gpu-S", "gpu", "inference", "eager")
-SMALL = ("Gpu-L", "gpu", "inference", "eager")
-ALONE = ("Cpu", "cpu", "training", "fused")
+BIG = ("Gpu-S", "gpu", "inference", "eager", "pytorch")
+SMALL = ("Gpu-L", "gpu", "inference", "eager", "pytorch")
+ALONE = ("Cpu", "cpu", "training", "fused", "pytorch")
 
 
 def _quantiles(coverage: float = 0.9) -> tuple[GroupQuantiles, np.ndarray]:
@@ -69,7 +70,8 @@ def test_a_lone_group_takes_that_of_everything_and_says_so() -> None:
     found, scores = _quantiles()
     assert found.at(Rung.NEW_JOB, ALONE) == (conformal_quantile(scores, 0.9), True)
     # Another compiler or mode on the same kind of device: that of the mode, or of the kind.
-    for other in (("Gpu-S", "gpu", "inference", "fused"), ("Gpu-S", "gpu", "training", "eager")):
+    for words in (("inference", "fused"), ("training", "eager")):
+        other = ("Gpu-S", "gpu", *words, "pytorch")
         assert found.at(Rung.NEW_JOB, other) == (conformal_quantile(scores[:-5], 0.9), True)
 
 
@@ -89,6 +91,26 @@ def test_json_keeps_every_quantile() -> None:
     found, _ = _quantiles()
     back = GroupQuantiles.from_list(json.loads(json.dumps(found.to_list())))
     assert dict(back.values) == dict(found.values)
+
+
+def test_frameworks_have_quantiles_of_their_own() -> None:
+    rng = np.random.default_rng(0)
+    groups = [(*BIG[:4], word) for word in ("pytorch", "tensorflow") for _ in range(FEWEST)]
+    scores = np.abs(np.repeat([1.0, 5.0], FEWEST) * rng.standard_normal(2 * FEWEST))
+    found = GroupQuantiles.fit({Rung.NEW_JOB: scores}, groups, 0.9)
+    near, far = (found.at(Rung.NEW_JOB, ("Gpu-New", *group[1:]))[0] for group in groups[::FEWEST])
+    assert near == conformal_quantile(scores[:FEWEST], 0.9) < far / 2
+    # Of a framework with too few records nothing but the mode and the compiler is known.
+    pooled = found.at(Rung.NEW_JOB, (*BIG[:4], "another"))
+    assert pooled == (conformal_quantile(scores, 0.9), True)
+
+
+def test_a_file_from_before_frameworks_were_told_apart_serves_all() -> None:
+    stored = [[["new_job", *BIG[:4]], 1.5], [["new_job", *BIG[1:4]], 2.5]]
+    found = GroupQuantiles.from_list(stored)
+    for word in FRAMEWORK_WORDS:
+        assert found.at(Rung.NEW_JOB, (*BIG[:4], word))[0] == 1.5
+        assert found.at(Rung.NEW_JOB, ("Gpu-New", *BIG[1:4], word))[0] == 2.5
 
 
 def test_rungs_of_evidence() -> None:
