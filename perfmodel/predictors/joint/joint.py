@@ -177,7 +177,8 @@ class JointPredictor:
         self.members_ = self._fit_members(task.beside(samples, operators))
         self._weigh_training_networks(table, logs, weights, fold)
         net, boost = self._held_out(table, rows, reference, fold)
-        self.mix_ = fit_mix(regimes(table), net, boost, logs, weights)
+        # Which member is trusted more does not hang on the framework.
+        self.mix_ = fit_mix([one[:3] for one in regimes(table)], net, boost, logs, weights)
         weight = of_regime(self.mix_, regimes(table))
         residuals = logs - (weight * net + (1.0 - weight) * boost)
         self.spread_ = spreads(regimes(table), residuals)

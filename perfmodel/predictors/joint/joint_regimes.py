@@ -29,7 +29,7 @@ _MIX_STEPS = np.linspace(0.2, 0.8, 7)
 #: Logarithmic error beyond which a step says nothing about the mix.
 _FAR_OFF = 0.5
 #: Rows below which a regime has nothing of its own.
-_FEWEST_ROWS = 200
+_FEWEST_ROWS = 100
 #: A device with this many samples has weight 1; others grow and shrink by a power of the ratio.
 _TYPICAL_COUNT, _BALANCE, _BALANCE_LIMITS = 1000.0, 0.35, (0.5, 4.0)
 
