@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import deque
 from time import monotonic
 
-#: So many answers in so many seconds take a tenth of a core or more.
-_MANY, _LATELY_S = 16, 0.05
+#: So many answers in so many seconds take some percent of a core, and on a busy machine a good part
+#: of what the process gets of one.
+_MANY, _LATELY_S = 64, 0.2
 
 
 class LoopAnswers:
@@ -18,10 +19,10 @@ class LoopAnswers:
     Examples
     --------
     >>> answers = LoopAnswers()
-    >>> for _ in range(16):
+    >>> for _ in range(64):
     ...     answers.note()
     >>> answers.count
-    16
+    64
     """
 
     def __init__(self) -> None:

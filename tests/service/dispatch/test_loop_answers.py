@@ -40,15 +40,15 @@ def test_few_answers_and_those_of_a_while_ago_are_not_many(monkeypatch: pytest.M
     now = SimpleNamespace(s=100.0)
     monkeypatch.setattr(loop_answers, "monotonic", lambda: now.s)
     answers = LoopAnswers()
-    for _ in range(15):
+    for _ in range(63):
         answers.note()
     assert answers.count == 0
     answers.note()
     assert answers.count
-    now.s += 0.06
+    now.s += 0.21
     assert answers.count == 0
     # One now and then is never many, however long that goes on.
-    for _ in range(40):
+    for _ in range(100):
         now.s += 0.01
         answers.note()
         assert answers.count == 0
