@@ -17,6 +17,7 @@ from service.background import Background
 from service.dispatch.capture_reports import CaptureReports
 from service.dispatch.direct import DirectPredictions
 from service.dispatch.dispatcher import Dispatcher
+from service.dispatch.early_refusals import RefusesEarly
 from service.feedback.drift_report import DriftReport
 from service.graphs.corrections import GraphCorrections
 from service.http import errors
@@ -119,6 +120,7 @@ def _surround(
 ) -> None:
     """Put around the routes what every request passes, the innermost first."""
     background.operations.facts["app"] = app
+    app.add_middleware(RefusesEarly, dispatcher=dispatcher)
     app.add_middleware(RespondAsync, runner=background.operations)
     app.add_middleware(DirectPredictions, dispatcher=dispatcher)
     uploads = {"/v1/graphs": settings.max_upload_bytes}

@@ -17,6 +17,8 @@ from reliability_rows.row import Found, NotHereError
 ROOT = Path(__file__).resolve().parents[2]
 #: How often tests try that are told so (``tests/often.py``).
 SETTING = "PERFMODEL_TEST_TIMES"
+#: Threads of boosters would wait for one another by turning round, longest where others compute.
+_ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 
 @dataclass
@@ -51,7 +53,7 @@ def run_tests(names: tuple[str, ...], count: int) -> Told:
         subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o",
              "junit_family=xunit1", f"--junitxml={report}", *names],
-            cwd=ROOT, check=False, env={**os.environ, SETTING: str(count)},
+            cwd=ROOT, check=False, env={**os.environ, **_ONE_THREAD, SETTING: str(count)},
         )  # fmt: skip
         if not report.exists():
             raise RuntimeError("the tests ended without a report")

@@ -71,13 +71,24 @@ class ThreadPool:
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("The threads have ended.")
-            self._check_room(caller)
+            self._refuse_one_too_many(caller)
             self._queue.add(caller, (future, partial(copy_context().run, action, *args)))
             self._count += 1
         self._depth.inc()
         future.add_done_callback(self._leave)
         self._hand_out()
         return future
+
+    def check_room(self) -> None:
+        """Raise what :meth:`submit` would, had the caller whose request this is something to run.
+
+        Raises
+        ------
+        OverloadedError, TooManyWaitingError
+            As :meth:`submit`.
+        """
+        with self._lock:
+            self._refuse_one_too_many(terms_of_request().caller)
 
     def close(self) -> None:
         """Let the threads end."""
@@ -88,7 +99,7 @@ class ThreadPool:
             future.cancel()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _check_room(self, caller: str) -> None:
+    def _refuse_one_too_many(self, caller: str) -> None:
         if self._count >= self._most:
             raise OverloadedError(
                 f"{self._count} questions already wait for a capture or the model. Try again "

@@ -34,7 +34,7 @@ class DirectPredictions:
         if scope["type"] != "http" or scope["path"] != PATH or not _is_plain(scope):
             await self._app(scope, receive, send)
             return
-        body = await _body(receive)
+        body = await body_of(receive)
         if body is None:
             return
         scope["route"] = _ROUTE
@@ -49,13 +49,14 @@ class DirectPredictions:
             await send({"type": "http.response.body", "body": written})
 
 
-class _Matched:
+class Matched:
     """What stands in the place of a route where requests are counted."""
 
-    path = PATH
+    def __init__(self, path: str) -> None:
+        self.path = path
 
 
-_ROUTE = _Matched()
+_ROUTE = Matched(PATH)
 
 
 def _is_plain(scope: Scope) -> bool:
@@ -70,7 +71,7 @@ def _is_plain(scope: Scope) -> bool:
     return stated
 
 
-async def _body(receive: Receive) -> bytes | None:
+async def body_of(receive: Receive) -> bytes | None:
     """Return a whole body; None where its sender has left."""
     body: bytes = b""
     while True:

@@ -25,6 +25,7 @@ from service.answering.questions import AskedMatrix, read_matrix
 from service.answering.thread_pool import ThreadPool
 from service.dispatch.background import Preparation
 from service.dispatch.deadlines import Deadlines
+from service.dispatch.loop_answers import LoopAnswers
 from service.dispatch.options import Options, split_options
 from service.dispatch.prefetch import Prefetch
 from service.http.bodies import read_json
@@ -78,6 +79,7 @@ class Dispatcher:
         self.looks = ThreadPool("model_store", self.metrics, workers=1, most=_MOST_LOADS)
         self.source = ModelSource(settings, on_look=self.metrics.model_store)
         self.deadlines = Deadlines(self.threads, self._background)
+        self.loop_answers = LoopAnswers()
         self.models = LoadedVersions(
             estimator,
             self.state,
@@ -91,7 +93,7 @@ class Dispatcher:
         )
         self.prefetch = Prefetch(
             lambda: self.models.serving,
-            (self.threads, self._background),
+            (self.threads, self._background, self.loop_answers),
             self.metrics,
             self.state.prices.all,
         )
@@ -132,9 +134,11 @@ class Dispatcher:
         elif answerer is None:
             answerer = self.models.serving
         answer = answerer.from_memory(question)
-        if answer is None and options.until_s is None:
+        if answer is not None:
+            self.loop_answers.note()
+        elif options.until_s is None:
             answer = await self.threads.run(answerer.predict, question)
-        elif answer is None:
+        else:
 
             async def instead(why: str) -> Estimate:
                 # Here and now: it takes less than handing it to a thread.

@@ -20,6 +20,7 @@ from perfmodel.estimator import PreparedJob
 from service.answering.answerer import Answerer
 from service.answering.lanes import Lanes
 from service.answering.thread_pool import ThreadPool, note_failure
+from service.dispatch.loop_answers import LoopAnswers
 from service.http.errors import OverloadedError
 from service.metrics.registry import Metrics
 
@@ -49,7 +50,7 @@ class Prefetch:
 
     Parameters
     ----------
-    busy : sequence of ThreadPool or Lanes
+    busy : sequence of ThreadPool, Lanes or LoopAnswers
         Where questions are answered; work goes on while nothing waits there.
     metrics : Metrics
         Counts the jobs that wait, as the queue ``foresight``.
@@ -58,7 +59,7 @@ class Prefetch:
     def __init__(
         self,
         serving: Callable[[], Answerer],
-        busy: Sequence[ThreadPool | Lanes],
+        busy: Sequence[ThreadPool | Lanes | LoopAnswers],
         metrics: Metrics,
         prices: Callable[[], Iterable[str]],
     ) -> None:

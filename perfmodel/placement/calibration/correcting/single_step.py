@@ -70,24 +70,16 @@ class SingleSteps:
         if step.identity in self._cells:
             return []
         around, (numbers, features) = self._around(step), _numbers(step)
-        near = np.exp(features @ around.exponents)
-        rows, expected = len(near) // 2, self._expected_of(step)
-        moved = around.moves @ np.concatenate([numbers, near, numbers[-1] * near[:rows]])
-        each = moved.reshape(-1, len(Field)).tolist()
-        found = [respond(step, expected, residual) for residual in each]
-        slopes = np.array([one.slopes for one in found])
-        terms = slopes[:, around.fields] * numbers[around.numbers]
-        straight = around.compared.shape[1]
-        shared = terms[:, None, :straight] @ around.compared
-        if len(around.curves):
-            curves = near.reshape(2, rows)[:, around.rows][around.curves]
-            shared += terms[:, None, straight:] @ (around.curved * curves)
-        taken = ((shared @ around.precision) * shared).sum(axis=(1, 2))
-        left = (terms * terms * around.variance).sum(axis=1) - taken
-        return [
-            CalibratedStep(one.parts, _log_sd(self._noise, one, unknown))
-            for one, unknown in zip(found, left.tolist(), strict=True)
-        ]
+        near = np.exp(features.dot(around.exponents))
+        curves, weights = near.take(around.curves), numbers.take(around.numbers)
+        moving = np.concatenate([numbers, near, numbers[-1] * near[: len(near) // 2]])
+        expected, found = self._expected_of(step), []
+        for one in around.residuals:
+            responded = respond(step, expected, one.moves.dot(moving).tolist())
+            terms = np.array(responded.slopes).take(around.fields) * weights
+            log_sd = _log_sd(self._noise, responded, one.left(terms, curves))
+            found.append(CalibratedStep(responded.parts, log_sd))
+        return found
 
     def _around(self, step: SingleStep) -> Surroundings:
         words = self._words
@@ -129,5 +121,7 @@ def _numbers(step: SingleStep) -> tuple[FloatArray, FloatArray]:
     ranks, share = math.log(step.ranks), math.log(step.largest_share)
     hosts, spread = math.log(step.hosts), 2.0 / step.hosts
     alone, one_host = float(step.ranks == 1), float(step.hosts == 1)
+    numbers = (1.0, alone, one_host, share, hosts, ranks)
     features = (1.0, spread, spread**2, share, share**2, ranks, ranks**2)
-    return np.array((1.0, alone, one_host, share, hosts, ranks)), np.array(features)
+    both = np.array(numbers + features)
+    return both[: len(numbers)], both[len(numbers) :]
