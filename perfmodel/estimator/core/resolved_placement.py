@@ -81,16 +81,13 @@ class ResolvedPlacement:
     scaling_basis: Basis = field(init=False)
     #: Whether one replica is spread over several accelerators.
     is_split: bool = field(init=False)
-    #: Whether nothing but replicas with an accelerator of their own, or a part of it, has to be
-    #: answered; and whether they get all of it.
-    is_replicated: bool = field(init=False)
+    #: Whether nothing but whole, unshared accelerators in data parallel has to be answered.
     is_plain: bool = field(init=False)
 
     def __post_init__(self) -> None:
         # At once, since every answer asks for them: a cached property costs more than all five.
         plan, counts = self.fabric.plan, tuple([kind.count for kind in self.kinds])
         split = plan.tensor > 1 or plan.pipeline > 1 or plan.context > 1 or plan.expert > 1
-        replicated = not split and self._is_replicated()
         vars(self).update(
             accelerators=tuple([kind.accelerator for kind in self.kinds]),
             counts=counts,
@@ -99,10 +96,7 @@ class ResolvedPlacement:
             if self.placement.host_count == 1
             else Basis.EXTRAPOLATED,
             is_split=split,
-            is_replicated=replicated,
-            is_plain=replicated
-            and self.placement.power_limit_w is None
-            and not any([kind.part is not None for kind in self.kinds]),
+            is_plain=not split and self._is_plain(),
         )
 
     @property
@@ -114,15 +108,17 @@ class ResolvedPlacement:
             return said
         return (*said, SEVERAL_MAKERS_WARNING.format(" and ".join(makers)))
 
-    def _is_replicated(self) -> bool:
+    def _is_plain(self) -> bool:
         placement = self.placement
         return not (
             placement.shared_with
+            or placement.power_limit_w is not None
             or placement.cpu_cores is not None
             or placement.storage_bytes_per_s is not None
             or placement.storage_locality is not None
             or self.fabric.plan.replicate > 1
             or self.fabric.plan.offload
+            or any([kind.part is not None for kind in self.kinds])
             or (len(self.kinds) > 1 and self.fabric.plan.batch_split is not BatchSplit.EQUAL)
         )
 

@@ -59,8 +59,8 @@ _OF_A_PLAN = 0.18
 class CapturedSource:
     """Steps of captured jobs.
 
-    One cell of replicas is answered on numbers, many in columns and all else by itself; the law is
-    the same.
+    One cell of plain replicas is answered on numbers, many in columns and all else by itself; the
+    law is the same.
     """
 
     def steps(self, cells: Cells) -> Steps:
@@ -79,11 +79,9 @@ class CapturedSource:
     def step(self, cell: Cells) -> CellStep:
         """Return the step of a single cell; as :meth:`steps`."""
         (prepared,), (placement,) = cell.jobs, cell.placements
-        if not is_plain(prepared, placement):
-            return _placed(cell, prepared, placement)
-        predictions = list(cell.predictions[0].values())
-        slow = () if placement.is_plain else _slowdowns(prepared, placement, predictions)
-        return plain_step(prepared, placement, predictions, slow)
+        if is_plain(prepared, placement):
+            return plain_step(prepared, placement, list(cell.predictions[0].values()))
+        return _placed(cell, prepared, placement)
 
 
 CAPTURED = CapturedSource()
@@ -187,7 +185,7 @@ def _slowdowns(
     prepared: PreparedJob,
     placement: ResolvedPlacement,
     predictions: Sequence[Prediction],
-    neighbours: Sequence[Sequence[NeighbourLoad]] = (),
+    neighbours: Sequence[Sequence[NeighbourLoad]],
 ) -> list[Slowdown]:
     limited = placement.placement.power_limit_w is not None
     shared = neighbours or [()] * len(placement.kinds)

@@ -24,7 +24,6 @@ from perfmodel.estimator.placing.cells import (
     whole_half_width,
 )
 from perfmodel.estimator.placing.columns import ReplicaColumns
-from perfmodel.estimator.placing.slowdowns import Slowdown
 from perfmodel.placement.data_parallel.data_parallel import Sharding, data_parallel_parts
 from perfmodel.placement.data_parallel.gathered_pass import gathered_pass_parts
 from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets, gradient_buckets
@@ -214,18 +213,15 @@ def sharing_of(
 
 def is_plain(prepared: PreparedJob, placement: ResolvedPlacement) -> bool:
     """Tell whether :func:`plain_step` answers for a job on a placement."""
-    if placement.count == 1 or not placement.is_replicated:
-        return placement.is_replicated
+    if placement.count == 1 or not placement.is_plain:
+        return placement.is_plain
     # Parameters that are gathered in inference are asked about too rarely for a form of their own.
     gathered = prepared.job.mode is Mode.INFERENCE and placement.fabric.plan.zero_stage == 3
     return prepared.is_usual and not gathered
 
 
 def plain_step(
-    prepared: PreparedJob,
-    placement: ResolvedPlacement,
-    predictions: Sequence[Prediction],
-    slowdowns: Sequence[Slowdown] = (),
+    prepared: PreparedJob, placement: ResolvedPlacement, predictions: Sequence[Prediction]
 ) -> CellStep:
     """Return the step of a job on a placement that :func:`is_plain`.
 
@@ -233,16 +229,9 @@ def plain_step(
     ----------
     predictions : sequence of Prediction
         On one accelerator of each kind of the placement, in order.
-    slowdowns : sequence of Slowdown
-        On each kind, where the job gets less than all of it.
     """
     times = [p.time_s for p in predictions]
     lows, highs = [p.low_s for p in predictions], [p.high_s for p in predictions]
-    if slowdowns:
-        times, lows, highs = (
-            [time * slow.factor for time, slow in zip(each, slowdowns, strict=True)]
-            for each in (times, lows, highs)
-        )
     samples, wide = prepared.samples, 0.0
     if prepared.job.mode is Mode.TRAINING:
         step, at_low_s, at_high_s = _steps(prepared, placement, max(times), max(lows), max(highs))
@@ -264,14 +253,10 @@ def plain_step(
     rung = max([RUNG[p.basis] for p in predictions])
     if placement.count > 1:
         rung = max(rung, RUNG[placement.scaling_basis])
-    if slowdowns:
-        wide = math.hypot(wide, max([slow.half_width for slow in slowdowns]))
-        rung = max([rung, *[RUNG[slow.basis] for slow in slowdowns if slow.basis is not None]])
     low, high = _interval(rate, at_low, at_high, wide)
     return CellStep(
         parts=step, step_time_s=step.step_time_s, samples_per_second=rate, low=low, high=high,
         half_width=math.hypot(math.log(at_low / at_high) / 2, wide), basis=LADDER[rung],
-        slowdowns=tuple(slowdowns),
     )  # fmt: skip
 
 
