@@ -280,7 +280,7 @@ def single_step(
     slowdowns: Sequence[Slowdown] = (),
 ) -> SingleStep:
     """Return one predicted step of a job as a row that a calibration reads, on plain numbers."""
-    world = placement.world_group
+    world = placement.fabric.world_group
     return SingleStep(
         parts=parts,
         batch_size=float(prepared.samples),

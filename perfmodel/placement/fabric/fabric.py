@@ -128,12 +128,12 @@ class Fabric:
         """What joins the ranks, as columns."""
         return link_domains(as_one(self.hosts) if self.joined else self.hosts, self.network)
 
-    @property
+    @cached_property
     def world_group(self) -> WorldGroup:
         """All accelerators as one group, over its slowest links, as plain numbers."""
         return world_group(as_one(self.hosts) if self.joined else self.hosts, self.network)
 
-    @property
+    @cached_property
     def world(self) -> CommGroups:
         """The same as columns of one row: equal to the slowest group of the world."""
         group = self.world_group
