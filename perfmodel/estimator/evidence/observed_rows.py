@@ -271,7 +271,7 @@ def single_step(
         batch_size=float(prepared.samples),
         micro_batches=float(prepared.job.accumulation_steps),
         ranks=world.ranks,
-        hosts=float(placement.fabric.host_count),
+        hosts=float(placement.placement.host_count),
         largest_share=world.links.largest_share,
         host_s=_host_s(prepared),
         input_s=0.0 if parts.input_stall_s else _input_s(prepared, slowdowns),

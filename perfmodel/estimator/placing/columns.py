@@ -67,7 +67,7 @@ class ReplicaColumns:
             groups=join_groups([placement.fabric.world for placement in placements]),
             accelerators=[placement.accelerators for placement in placements],
             counts=_by_kind([placement.counts for placement in placements]),
-            hosts=np.array([float(placement.fabric.host_count) for placement in placements]),
+            hosts=np.array([float(placement.placement.host_count) for placement in placements]),
             machine=[machine_word(placement) for placement in placements],
             fabric=[fabric_of(placement) for placement in placements],
             setting=[setting_word(placement) for placement in placements],

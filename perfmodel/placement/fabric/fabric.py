@@ -141,16 +141,6 @@ class Fabric:
         return group.columns(float(min(one.count for one in self.hosts)) if spread else None)
 
     @property
-    def accelerator_count(self) -> int:
-        """Accelerators in all."""
-        return self.placement.accelerator_count
-
-    @property
-    def host_count(self) -> int:
-        """Hosts in all."""
-        return self.placement.host_count
-
-    @property
     def kinds(self) -> Mapping[str, int]:
         """Accelerators of each kind, by canonical name, in the placement's order."""
         found: dict[str, int] = {}
