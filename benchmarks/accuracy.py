@@ -26,17 +26,17 @@ from typing import Any
 from accuracy_report.kernel_accuracy import run_kernels
 from accuracy_report.report import write_lockbox, write_report
 from accuracy_report.summary import summarise
-from placement_accuracy.run import PARTS, run_placements
-
-from perfmodel.engines.local_engine import LocalEngine
-from perfmodel.training.samples.public_data import load_data
-from perfmodel.training.validation.cross_validation import (
+from held_out.cross_validation import (
     CrossValidation,
     cross_validate,
     load_answers,
     note_duration,
 )
-from perfmodel.training.validation.fold_schedule import FAST, FULL
+from held_out.fold_schedule import FAST, FULL
+from placement_accuracy.run import PARTS, run_placements
+
+from perfmodel.engines.local_engine import LocalEngine
+from perfmodel.training.samples.public_data import load_data
 from perfmodel.training.validation.held_out_folds import LOCKBOX, SPLITS
 
 LEARNER = "perfmodel.predictors.joint.joint:JointPredictor"

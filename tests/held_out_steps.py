@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import report_path  # noqa: F401
+from held_out.step_totals import step_totals
 from synthetic_workloads import DEVICE, convnet, mlp
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.steps.sketch import StepSketch, step_sketch
 from perfmodel.features.steps.step import Step, StepSample
-from perfmodel.training.validation.step_totals import step_totals
 from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 
 #: Devices by name: rate in FLOP/s, launch overhead in seconds.

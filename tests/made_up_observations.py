@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from perfmodel.store.state.database import Database
 from perfmodel.store.state.jobs import StoredJob
 from perfmodel.store.state.observation_records import ObservationState, StoredObservation
+from perfmodel.store.state.observations import ObservationStore
 
 
 def stored_job(name: str = "a", *, batch_size: int = 8) -> StoredJob:
@@ -40,3 +42,17 @@ def stored_observation(
         reporter=reporter,
         expires_in_s=expires_in_s,
     )
+
+
+def kept_keys(url: str) -> set[str]:
+    """Return the keys of all observations of a database."""
+    database = Database(url)
+    store, keys, cursor = ObservationStore(database.connections), set(), None
+    while True:
+        page = store.page(limit=1_000, cursor=cursor)
+        keys |= {seen.key for seen in page.items}
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    database.close()
+    return keys

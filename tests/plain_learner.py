@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
+import report_path  # noqa: F401
+from held_out.baselines import Totals
+from held_out.step_totals import step_totals, total_columns
 
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.predictors.folds import family_fold
 from perfmodel.predictors.prediction import Prediction
-from perfmodel.training.validation.baselines import Totals
-from perfmodel.training.validation.step_totals import step_totals, total_columns
 from perfmodel.types import Basis
 
 #: Families are held out in so many parts to find out how wide intervals have to be.

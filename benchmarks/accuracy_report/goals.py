@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
+from held_out.held_out_answers import AnswerTable
 
 from perfmodel.features.arrays import BoolArray
-from perfmodel.training.validation.held_out_answers import AnswerTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +17,7 @@ class Selection:
     Parameters
     ----------
     source, kind, mode, compiler, device, framework : str
-        As in :class:`~perfmodel.training.validation.held_out_answers.AnswerTable`.
+        As in :class:`~held_out.held_out_answers.AnswerTable`.
     """
 
     source: str = ""

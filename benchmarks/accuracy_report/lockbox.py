@@ -9,9 +9,9 @@ import numpy as np
 from accuracy_report.goals import GOALS, Goal
 from accuracy_report.kept_sections import LOCKBOX_HEADING
 from accuracy_report.markdown import percent, table
+from held_out.held_out_answers import AnswerTable
 
 from perfmodel.features.arrays import FloatArray, StrArray
-from perfmodel.training.validation.held_out_answers import AnswerTable
 from perfmodel.training.validation.held_out_folds import LOCKBOX
 from perfmodel.training.validation.lockbox import LOCKED, locks
 

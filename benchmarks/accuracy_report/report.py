@@ -15,11 +15,11 @@ from accuracy_report.markdown import bars, number, percent, table
 from accuracy_report.methods import MethodTable, load_methods, method_lines
 from accuracy_report.not_blind import NOT_BLIND
 from accuracy_report.summary import Line, ProbePoint, probe_curve, summarise
+from held_out.cross_validation import load_answers, load_facts
+from held_out.metrics import LEAST_GROUP, HeldOutScores
 
 from perfmodel.store.durable import write_whole
-from perfmodel.training.validation.cross_validation import load_answers, load_facts
 from perfmodel.training.validation.held_out_folds import SPLITS
-from perfmodel.training.validation.metrics import LEAST_GROUP, HeldOutScores
 
 _TITLES = {
     "mean-rate": "mean FLOP rate",

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 from accuracy_report.goals import GOALS, Goal
-
-from perfmodel.features.arrays import StrArray
-from perfmodel.training.validation.held_out_answers import AnswerTable
-from perfmodel.training.validation.metrics import (
+from held_out.held_out_answers import AnswerTable
+from held_out.metrics import (
     GroupCoverage,
     HeldOutScores,
     coverage_by,
     score_answers,
     score_baseline,
 )
+
+from perfmodel.features.arrays import StrArray
 
 #: Rows from which on a family is listed.
 _LEAST_OF_FAMILY = 10

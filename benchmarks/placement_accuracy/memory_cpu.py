@@ -44,7 +44,8 @@ def evaluate_cpu() -> Line:
     Line
         Nothing is fitted here, so nothing is left out.
     """
-    from perfmodel.profilers.memory import peak_tensor_bytes_of
+    from placement_accuracy.tensor_memory import peak_tensor_bytes_of
+
     from perfmodel.zoo.resolve import build_program, capture_job
 
     profiles = [memory_profile(capture_job(job)) for job in JOBS]

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 from accuracy_report.markdown import number, percent
 from accuracy_report.methods import MethodTable
+from held_out.metrics import ratio_error
 from placement_accuracy.line import Line
 from scipy.stats import spearmanr
 
 from perfmodel.predictors.folds import Progress
-from perfmodel.training.validation.metrics import ratio_error
 
 #: Parts by the file of this folder that judges them.
 PARTS = (

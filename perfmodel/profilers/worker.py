@@ -216,7 +216,7 @@ def _child(
     accelerator: Mapping[str, Any],
     settings: MeasureSettings,
 ) -> None:
-    _end_with_parent()
+    end_with_parent(lambda: os._exit(1))
     _silence()
     with machine_lock(settings.lock_path or device_lock_path(settings.device)):
         sender.send_bytes(b"{}")
@@ -257,14 +257,14 @@ def _silence() -> None:
         os.dup2(nowhere, 2)
 
 
-def _end_with_parent() -> None:
-    """End this process when its parent is killed, so that the machine is free again."""
+def end_with_parent(end: Callable[[], object]) -> None:
+    """End this process as is said when its parent is killed, so that the machine is free again."""
     parent = parent_process()
     if parent is None:
         return
 
     def watch() -> None:
         connection.wait([parent.sentinel])
-        os._exit(1)
+        end()
 
     threading.Thread(target=watch, daemon=True, name="end-with-parent").start()

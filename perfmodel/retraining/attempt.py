@@ -181,15 +181,15 @@ class Attempt:
                 seed=settings.seed,
                 corpus=data.corpus,
                 operators=data.operators,
-                joint_settings={"known_folds": self._known_folds(data), **settings.joint},
+                joint_settings={
+                    "known_folds": kept_folds(self._registry, self._claim.model, data.corpus),
+                    **settings.joint,
+                },
                 progress=self._tell,
                 engine=engine,
                 tuned=tuned,
             )
         return {}
-
-    def _known_folds(self, data: LearningData) -> dict[str, int]:
-        return kept_folds(self._registry, self._claim.model, data.corpus)
 
     def _tuned(self, data: LearningData, engine: TaskEngine) -> Tuned:
         """Search settings; what was tried is in the database, whoever was killed since."""

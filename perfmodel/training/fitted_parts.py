@@ -83,7 +83,25 @@ def fit_parts(
 ) -> None:
     """Fit everything that a version consists of, and write it into an empty folder.
 
-    :func:`read_parts` returns it. Parameters are those of :func:`perfmodel.training.train.train`.
+    :func:`read_parts` returns it. Every member is fitted ``folds`` times without a part of the
+    families, for weights, intervals and scores, and once on everything.
+
+    Parameters
+    ----------
+    members : sequence of str
+        Predictors that the ensemble mixes.
+    corpus : sequence of StepSample
+        Steps of any devices. The joint predictor learns from them and answers for every device
+        that ``samples`` do not hold; without them such devices are answered from typical
+        efficiencies.
+    operators : sequence of StepSample
+        Operators measured alone, which the networks of the joint predictor learn from as well.
+    joint_settings : mapping or None
+        Settings of :class:`~perfmodel.predictors.joint.joint.JointPredictor`; its own by default.
+    tuned : Tuned or None
+        Settings that were found for these very samples; those of ``joint_settings`` go before.
+    engine : TaskEngine or None
+        Where members are fitted; None: in this process. The bytes do not depend on it.
 
     Raises
     ------

@@ -58,31 +58,11 @@ def train(
     created_at: str | None = None,
     engine: TaskEngine | None = None,
 ) -> Path:
-    """Train an ensemble and write it as a new version of a model.
+    """Fit an ensemble, calibrate it and write it as a new version of a model.
 
-    Every member is fitted ``folds`` times without a part of the families, for weights,
-    intervals and scores, and once on everything. The same data, seed, settings and time give the
-    same bytes, file by file, on one kind of machine with one set of libraries.
-
-    Parameters
-    ----------
-    members : sequence of str
-        Predictors that the ensemble mixes.
-    corpus : sequence of StepSample
-        Steps of any devices. The joint predictor learns from them and answers for every device
-        that ``samples`` do not hold; without them such devices are answered from typical
-        efficiencies.
-    operators : sequence of StepSample
-        Operators measured alone, which the networks of the joint predictor learn from as well.
-    joint_settings : mapping or None
-        Settings of :class:`~perfmodel.predictors.joint.joint.JointPredictor`; its own by default.
-    tuned : Tuned or None
-        Settings that were found for these very samples; those of ``joint_settings`` go before.
-    created_at : str or None
-        The time that the version states, UTC, as :func:`~perfmodel.training.provenance.time_now`
-        returns it, which is the default.
-    engine : TaskEngine or None
-        Where members are fitted; None: in this process. The bytes do not depend on it.
+    Parameters are those of :func:`.fitted_parts.fit_parts` and :func:`calibrate`. The same data,
+    seed, settings and time give the same bytes, file by file, on one kind of machine with one set
+    of libraries.
 
     Returns
     -------
@@ -140,7 +120,13 @@ def calibrate(
 ) -> Path:
     """Work out intervals and scores of fitted parts, and write them as a version of a model.
 
-    Parameters are those of :func:`train`, with the samples that the parts were fitted on.
+    Parameters
+    ----------
+    samples, corpus, operators
+        What the parts were fitted on.
+    created_at : str or None
+        The time that the version states, UTC, as :func:`~perfmodel.training.provenance.time_now`
+        returns it, which is the default.
 
     Returns
     -------

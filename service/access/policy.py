@@ -20,8 +20,8 @@ from service.access.audit import AuditLog, AuditTable
 from service.access.browser import body_of_any_page, foreign_host, sent_from_elsewhere
 from service.access.callers import GUEST
 from service.access.keys import ApiKey, KeyStore, digest_of, token_of
+from service.access.scopes import Rule, Unscoped, rule_of
 from service.access.scopes import Scope as KeyScope
-from service.access.scopes import Unscoped, is_audited, needed
 from service.http.bodies import unread_media
 from service.http.errors import http_problem, problem_of, problem_response
 
@@ -167,23 +167,23 @@ class Policy:
         path : str
             As the router sees it.
         """
-        needs = needed(request["method"], path)
-        audited = is_audited(request["method"], path)
-        if needs is Unscoped.OPEN or path in self.open_paths:
-            return Entry(admin=audited)
+        rule = rule_of(request["method"], path)
+        if rule.needs is Unscoped.OPEN or path in self.open_paths:
+            return Entry(admin=rule.audited)
         self.required = self.required or bool(self.keys.all())
         if self.required:
-            return self._keyed(request, needs, audited)
-        return self._guest(request, path, needs, audited)
+            return self._keyed(request, rule)
+        return self._guest(request, path, rule)
 
-    def _keyed(self, request: Scope, needs: KeyScope | Unscoped, audited: bool) -> Entry | Refusal:
+    def _keyed(self, request: Scope, rule: Rule) -> Entry | Refusal:
         headers, writes = request["headers"], request["method"] not in _SAFE
         token = token_of(headers)
         key = self.keys.find(digest_of(token)) if token else None
         if key is None:
             return _unknown(shown=token is not None, is_script=_BY_A_SCRIPT in headers)
+        needs = rule.needs
         scope = needs if isinstance(needs, KeyScope) else _scope_of_unlisted(request, key)
-        admin = audited or (writes and scope is KeyScope.ADMIN)
+        admin = rule.audited or (writes and scope is KeyScope.ADMIN)
         if not key.allows(scope):
             return _forbidden(
                 f"This needs the scope {scope.value!r}; the key {key.key_id} has "
@@ -199,9 +199,7 @@ class Policy:
         wait_s = self.limiter.wait_s(key.key_id, key.rate_per_s)
         return _too_many(wait_s) if wait_s else Entry(by=key.key_id, admin=admin)
 
-    def _guest(
-        self, request: Scope, path: str, needs: KeyScope | Unscoped, audited: bool
-    ) -> Entry | Refusal:
+    def _guest(self, request: Scope, path: str, rule: Rule) -> Entry | Refusal:
         address = (request.get("server") or ("",))[0]
         if not self.insecure and _is_beyond_loopback(address):
             return _forbidden(
@@ -221,8 +219,8 @@ class Policy:
         wait_s = self.limiter.wait_s((request.get("client") or ("",))[0])
         if wait_s:
             return _too_many(wait_s)
-        admin = writes and needs in (KeyScope.ADMIN, Unscoped.UNLISTED)
-        return Entry(by=GUEST, admin=audited or admin)
+        admin = writes and rule.needs in (KeyScope.ADMIN, Unscoped.UNLISTED)
+        return Entry(by=GUEST, admin=rule.audited or admin)
 
 
 @lru_cache(maxsize=256)

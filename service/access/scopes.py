@@ -123,30 +123,18 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def needed(method: str, path: str) -> Scope | Unscoped:
-    """Return what a request needs.
-
-    Examples
-    --------
-    >>> needed("POST", "/v1/predict"), needed("POST", "/v1/prices"), needed("GET", "/nowhere")
-    (<Scope.PREDICT: 'predict'>, <Scope.ADMIN: 'admin'>, <Unscoped.UNLISTED: 'unlisted'>)
-    """
-    rule = _rule_of(method, path)
-    return Unscoped.UNLISTED if rule is None else rule.needs
-
-
-def is_audited(method: str, path: str) -> bool:
-    """Tell whether a request is kept in the audit log even if it needs no administrator.
-
-    Examples
-    --------
-    >>> is_audited("DELETE", "/v1/observations"), is_audited("POST", "/v1/observations")
-    (True, False)
-    """
-    rule = _rule_of(method, path)
-    return rule is not None and rule.audited
+_UNLISTED = _rule(frozenset(), "", Unscoped.UNLISTED)
 
 
 @lru_cache(maxsize=1024)
-def _rule_of(method: str, path: str) -> Rule | None:
-    return next((rule for rule in RULES if rule.speaks_of(method, path)), None)
+def rule_of(method: str, path: str) -> Rule:
+    """Return what holds for a request.
+
+    Examples
+    --------
+    >>> [rule_of("POST", path).needs.value for path in ("/v1/predict", "/v1/prices", "/nowhere")]
+    ['predict', 'admin', 'unlisted']
+    >>> [rule_of(method, "/v1/observations").audited for method in ("DELETE", "POST")]
+    [True, False]
+    """
+    return next((rule for rule in RULES if rule.speaks_of(method, path)), _UNLISTED)

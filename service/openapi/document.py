@@ -15,7 +15,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from service.access.scopes import Unscoped, needed
+from service.access.scopes import Unscoped, rule_of
 from service.dispatch.options import MOST_MS
 from service.http.documentation import TEMPLATE, schema_ref
 from service.http.errors import PROBLEM_MEDIA_TYPE
@@ -106,7 +106,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
             methods["post"].setdefault("parameters", []).append(_PREFER)
             methods["post"]["responses"]["202"] = _ACCEPTED
         for method, operation in methods.items():
-            _describe_access(operation, needed(method.upper(), path))
+            _describe_access(operation, rule_of(method.upper(), path).needs)
             _add_examples(operation, method, path, examples)
     # The framework describes errors of its own, which no route answers with.
     for name in ("HTTPValidationError", "ValidationError"):

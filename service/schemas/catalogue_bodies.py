@@ -18,11 +18,11 @@ AcceleratorBody = model_of(
         "architecture", "form_factor", "year", "tdp_w", "link_bandwidth_bytes_per_s", "custom",
     ),
 )  # fmt: skip
-AcceleratorsAnswer = model_of(records.Accelerators, "AcceleratorsAnswer")
+AcceleratorsAnswer = model_of(records.Accelerators, "AcceleratorsAnswer", config=None)
 
-AliasAnswer = model_of(records.Alias, "AliasAnswer", config=EXACT)
-PriceEntry = model_of(records.Price, "PriceEntry", config=EXACT)
-PricesAnswer = model_of(records.Prices, "PricesAnswer", config=EXACT)
+AliasAnswer = model_of(records.Alias, "AliasAnswer")
+PriceEntry = model_of(records.Price, "PriceEntry")
+PricesAnswer = model_of(records.Prices, "PricesAnswer")
 
 
 class AcceleratorFacts(BaseModel):

@@ -23,7 +23,7 @@ def model_of(
     kind: Any,
     name: str,
     *,
-    config: ConfigDict | None = None,
+    config: ConfigDict | None = EXACT,
     summary: str | None = None,
     without: tuple[str, ...] = (),
 ) -> type[BaseModel]:

@@ -298,6 +298,6 @@ def test_two_processes_start_one_retraining_each_time(
 
 def _awaited(store: RetrainingStore, known: list[str]) -> str:
     while True:
-        newest = store.newest_of("default")
-        if newest is not None and newest.name not in known:
-            return newest.name
+        for newest in store.page(model="default", limit=1).items:
+            if newest.name not in known:
+                return newest.name

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from bounded_time import bounded_s
-from made_up_observations import stored_observation
+from made_up_observations import kept_keys, stored_observation
 from postgresql import wait_until_alone
 
 from perfmodel.store.state.database import Database
@@ -42,19 +42,6 @@ def child(url: str, count: int, first: int = 0) -> Iterator[subprocess.Popen[str
         process.communicate()
 
 
-def _keys(url: str) -> set[str]:
-    database = Database(url)
-    store, keys, cursor = ObservationStore(database.connections), set(), None
-    while True:
-        page = store.page(limit=1_000, cursor=cursor)
-        keys |= {seen.key for seen in page.items}
-        cursor = page.next_cursor
-        if cursor is None:
-            break
-    database.close()
-    return keys
-
-
 @pytest.mark.parametrize("acknowledged", [1, 40])
 def test_acknowledged_observations_survive_a_kill(migrated_url: str, acknowledged: int) -> None:
     with child(migrated_url, _ENDLESS) as process:
@@ -64,7 +51,7 @@ def test_acknowledged_observations_survive_a_kill(migrated_url: str, acknowledge
         seen += process.stdout.read().split()
     if not migrated_url.startswith("sqlite"):
         wait_until_alone(migrated_url)  # the server may be about to commit what it was told to
-    kept = _keys(migrated_url)
+    kept = kept_keys(migrated_url)
     assert len(seen) >= acknowledged
     assert len(kept) < _ENDLESS  # it was killed before it was done
     assert set(seen) <= kept
@@ -72,7 +59,7 @@ def test_acknowledged_observations_survive_a_kill(migrated_url: str, acknowledge
     database = Database(migrated_url)
     ObservationStore(database.connections).add([stored_observation("after")])
     database.close()
-    assert _keys(migrated_url) == kept | {"after"}
+    assert kept_keys(migrated_url) == kept | {"after"}
 
 
 def test_what_one_process_stores_reaches_another_within_two_seconds(migrated_url: str) -> None:
@@ -113,4 +100,4 @@ def test_two_processes_write_at_the_same_time(migrated_url: str) -> None:
         process.wait(120)
         assert process.returncode == 0
     database.close()
-    assert _keys(migrated_url) == {f"{i}" for i in (*range(30), *range(100, 160))}
+    assert kept_keys(migrated_url) == {f"{i}" for i in (*range(30), *range(100, 160))}

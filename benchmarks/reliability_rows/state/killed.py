@@ -12,12 +12,10 @@ from pathlib import Path
 
 from _servers import Server, service
 from clean_forks import CleanForks
+from made_up_observations import kept_keys
 from migrated import migrated_sqlite
 from reliability_rows.row import Found
 from reliability_rows.state.asking import OBSERVED, is_whole
-
-from perfmodel.store.state.database import Database
-from perfmodel.store.state.observations import ObservationStore
 
 PORT = 18_840
 #: Of so many kills one is of a whole service, which takes seconds to start.
@@ -56,7 +54,7 @@ def _writers(folder: Path, count: int, chance: random.Random) -> tuple[int, int,
                 raise RuntimeError("a writer ended by itself")
             damaged += not is_whole(folder / "state.db")
     acknowledged = set(noted.read_text().split())
-    lost = len(acknowledged - _kept(url))
+    lost = len(acknowledged - kept_keys(url))
     return len(acknowledged), lost, damaged
 
 
@@ -78,7 +76,7 @@ def _services(folder: Path, count: int, chance: random.Random) -> tuple[int, int
             for caller in callers:
                 caller.join()
         damaged += not is_whole(folder / "bench.db")
-    lost = len(acknowledged - _kept(f"sqlite:///{folder}/bench.db"))
+    lost = len(acknowledged - kept_keys(f"sqlite:///{folder}/bench.db"))
     return len(acknowledged), lost, damaged
 
 
@@ -97,16 +95,3 @@ def _send(server: Server, name: str, acknowledged: set[str]) -> None:
             return
         if taken["accepted"] == 1:
             acknowledged.add(key)
-
-
-def _kept(url: str) -> set[str]:
-    database = Database(url)
-    store, keys, cursor = ObservationStore(database.connections), set(), None
-    while True:
-        page = store.page(limit=1_000, cursor=cursor)
-        keys |= {seen.key for seen in page.items}
-        cursor = page.next_cursor
-        if cursor is None:
-            break
-    database.close()
-    return keys

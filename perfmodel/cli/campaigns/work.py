@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -13,9 +12,9 @@ from perfmodel.cli.campaigns.adaptive_turns import AdaptiveTurns
 from perfmodel.cli.campaigns.campaign_names import found
 from perfmodel.cli.campaigns.progress_lines import ProgressLines
 from perfmodel.cli.database import database_option, opened, url_of
-from perfmodel.cli.failures import EXIT_FAILED, EXIT_SOME_FAILED
+from perfmodel.cli.learning.profile import finish
 from perfmodel.cli.options import FOLDER, device_option, models_option, output_options
-from perfmodel.cli.output import duration, print_json, tell
+from perfmodel.cli.output import tell
 
 if TYPE_CHECKING:
     from perfmodel.campaigns.events import WorkReport
@@ -78,16 +77,7 @@ def work(
                 report = _here(connections, out, options, device, models, lines)
         if engine == "ray" and name is not None:
             _say_left_over(connections, name)
-    if as_json:
-        print_json({**asdict(report), "folder": str(out)})
-    else:
-        click.echo(
-            f"{report.finished} measured, {report.held} held before, {report.failed} failed in "
-            f"{duration(report.elapsed_s)}. Records are in {out}."
-        )
-    if report.failed:
-        some = report.finished or report.held
-        click.get_current_context().exit(EXIT_SOME_FAILED if some else EXIT_FAILED)
+    finish(report, report.held, out, as_json=as_json)
 
 
 def _options(name: str | None, most_tasks: int | None, lease_s: float) -> WorkOptions:

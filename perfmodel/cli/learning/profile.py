@@ -15,6 +15,7 @@ from perfmodel.cli.output import duration, percent, print_json, tell
 from perfmodel.cli.subjects import jobs_of
 
 if TYPE_CHECKING:
+    from perfmodel.campaigns.events import WorkReport
     from perfmodel.profilers.described import DescribedDevice
     from perfmodel.profilers.profiling import ProfileEvent, ProfileReport
 
@@ -91,7 +92,7 @@ def command(
         retry_failed=retry_failed,
     )
     store.compact()
-    _finish(found, out, as_json=as_json)
+    finish(found, found.skipped, out, as_json=as_json)
 
 
 def say_device(found: DescribedDevice, out: Path) -> None:
@@ -134,14 +135,17 @@ def show_event(event: ProfileEvent) -> None:
     click.echo(f"{place} {what}: {said}{left}", err=True)
 
 
-def _finish(found: ProfileReport, out: Path, *, as_json: bool) -> None:
+def finish(
+    found: ProfileReport | WorkReport, held_before: int, out: Path, *, as_json: bool
+) -> None:
+    """Print what was measured into a folder, and exit with what that means where some failed."""
     if as_json:
         print_json({**asdict(found), "folder": str(out)})
     else:
         click.echo(
-            f"{found.finished} measured, {found.skipped} held before, {found.failed} failed in "
+            f"{found.finished} measured, {held_before} held before, {found.failed} failed in "
             f"{duration(found.elapsed_s)}. Records are in {out}."
         )
     if found.failed:
-        some = found.finished or found.skipped
+        some = found.finished or held_before
         click.get_current_context().exit(EXIT_SOME_FAILED if some else EXIT_FAILED)

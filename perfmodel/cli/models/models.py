@@ -17,7 +17,6 @@ from perfmodel.cli.output import percent, print_facts, print_json, print_table
 from perfmodel.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from perfmodel.registry.differences import Differing
     from perfmodel.registry.model_registry import ModelRegistry
     from perfmodel.registry.states import Change
 
@@ -111,7 +110,9 @@ def diff(before: str, after: str | None, models: str, as_json: bool) -> None:
     if as_json:
         print_json({"before": first, "after": second, **asdict(found)})
         return
-    rows = [[one.fact, _short(one.before), _short(one.after)] for one in _ordered(found)]
+    rows = [
+        [one.fact, _short(one.before), _short(one.after)] for one in (*found.scores, *found.facts)
+    ]
     print_table(["fact", first, second], rows)
     print(f"{len(found.files)} files differ.")
 
@@ -241,10 +242,6 @@ def _print(models: tuple[Mapping[str, Any], ...], place: str) -> None:
 def _print_changes(changes: Sequence[Change]) -> None:
     rows = [[one.at, one.action, one.state.value, one.by or "-", one.why or "-"] for one in changes]
     print_table(["when", "what", "state", "who", "why"], rows)
-
-
-def _ordered(found: Any) -> list[Differing]:
-    return [*found.scores, *found.facts]
 
 
 def _short(value: Any) -> str:

@@ -11,8 +11,6 @@ from perfmodel.errors import InvalidInputError, InvalidPlacementError
 from perfmodel.graph.job_identity import job_content
 from perfmodel.placement.data_parallel.one_step import GroupCosts
 from perfmodel.placement.fabric.fabric import Fabric
-from perfmodel.placement.fabric.groups import CommGroups
-from perfmodel.placement.fabric.world_group import WorldGroup
 from perfmodel.placement.sharing.mig import (
     AcceleratorPart,
     core_part,
@@ -123,19 +121,9 @@ class ResolvedPlacement:
         )
 
     @cached_property
-    def world(self) -> CommGroups:
-        """All accelerators as one group, over its slowest links."""
-        return self.fabric.world
-
-    @cached_property
-    def world_group(self) -> WorldGroup:
-        """The same as plain numbers."""
-        return self.fabric.world_group
-
-    @cached_property
     def world_costs(self) -> GroupCosts:
         """What sharing gradients over all accelerators costs, whichever the job."""
-        return GroupCosts.of(self.world_group)
+        return GroupCosts.of(self.fabric.world_group)
 
 
 def resolve_placement(

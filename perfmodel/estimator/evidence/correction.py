@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.estimator.evidence.observed_job import ObservedJob
-from perfmodel.estimator.evidence.observed_rows import cells_of_jobs
+from perfmodel.estimator.evidence.observed_rows import step_cells
 from perfmodel.estimator.evidence.said_scripts import said_of_script, unobserved_script
 from perfmodel.estimator.evidence.strangers import SAID, Shift
 from perfmodel.estimator.placing.cells import Cells, Steps, interval
@@ -157,7 +157,7 @@ def _piece(cells: Cells, steps: Steps, columns: ReplicaColumns, rows: Sequence[_
     return _Piece(
         steps=steps,
         at=at,
-        cells=cells_of_jobs(jobs, steps.parts.take(at), places, slowdowns=steps.slowdowns),
+        cells=step_cells(jobs, steps.parts.take(at), places, slowdowns=steps.slowdowns),
         laws=[one.law for one in rows],
         own=np.repeat([bool(one.job and one.job.observations) for one in rows], len(chosen)),
         there=np.array(

@@ -16,7 +16,7 @@ from perfmodel.estimator.evidence.correction import Correction
 from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.evidence.observed_rows import single_step
 from perfmodel.estimator.evidence.strangers import SAID, Shift
-from perfmodel.estimator.placing.cells import Cells, CellStep, Steps, StepSource
+from perfmodel.estimator.placing.cells import Cells, CellStep, Steps
 from perfmodel.estimator.placing.columns import machine_word
 from perfmodel.estimator.placing.placed import CAPTURED
 from perfmodel.intervals import DEVIATIONS
@@ -26,7 +26,7 @@ from perfmodel.types import Basis
 
 
 class Observed:
-    """Captured jobs as observed steps let them appear: a source around another one.
+    """Steps of captured jobs as observed steps let them appear.
 
     Parameters
     ----------
@@ -34,8 +34,7 @@ class Observed:
         What is known of each job of the cells.
     """
 
-    def __init__(self, source: StepSource, observed: Sequence[ObservedJob | None]) -> None:
-        self._source = source
+    def __init__(self, observed: Sequence[ObservedJob | None]) -> None:
         self._observed = observed
 
     def step(self, cell: Cells) -> CellStep:
@@ -44,9 +43,9 @@ class Observed:
         if prepared.job.script and not (observed and observed.observations):
             return self.steps(cell).at((0, 0))
         if observed is None:
-            return self._source.step(cell)
+            return CAPTURED.step(cell)
         machine = machine_word(placement)
-        step, calibration = self._source.step(cell), observed.on(machine)
+        step, calibration = CAPTURED.step(cell), observed.on(machine)
         if calibration is None:
             shift = observed.shift(machine)
             return _shifted(step, shift, machine) if shift.reporters else step
@@ -59,9 +58,9 @@ class Observed:
     def steps(self, cells: Cells) -> Steps:
         """Return the steps of some cells, corrected."""
         if not any(self._observed) and not any(prepared.job.script for prepared in cells.jobs):
-            return self._source.steps(cells)
+            return CAPTURED.steps(cells)
         found = Correction()
-        corrected = found.add(cells, self._source.steps(cells), self._observed)
+        corrected = found.add(cells, CAPTURED.steps(cells), self._observed)
         found.apply()
         return corrected
 
@@ -117,14 +116,3 @@ def _moved(
         neighbours=step.neighbours, neighbour_bytes=step.neighbour_bytes,
         slowdowns=step.slowdowns, efficiency=efficiency,
     )  # fmt: skip
-
-
-def source_of(observed: Sequence[ObservedJob | None]) -> StepSource:
-    """Return what tells the steps of captured jobs.
-
-    Parameters
-    ----------
-    observed : sequence of ObservedJob or None
-        What is known of each job of the cells.
-    """
-    return Observed(CAPTURED, observed)

@@ -96,7 +96,7 @@ def weighed_cells(core: Core, job: Job, seen: Observation, word: str, pointer: s
         ) from error
     _check_plausible(seen, least_step_s(prepared, placement), pointer)
     columns = ReplicaColumns.of([placement])
-    return step_cells(prepared, steps.parts.take(0), columns, word, steps.slowdowns)
+    return step_cells([prepared], steps.parts.take(0), columns, word, steps.slowdowns)
 
 
 def divided(
@@ -192,7 +192,7 @@ def _weighed_together(
                 least_s[names] = least_step_s(prepared, placement)
             _check_plausible(one, least_s[names], "")
         row = np.zeros(len(rows), dtype=np.int64), np.arange(len(rows))
-        pieces.append(_observed(step_cells(prepared, steps.parts.take(row), columns, word), some))
+        pieces.append(_observed(step_cells([prepared], steps.parts.take(row), columns, word), some))
     return ObservedSteps.join(*pieces)
 
 
@@ -207,41 +207,26 @@ def _observed(cells: StepCells, seen: Sequence[Observation]) -> ObservedSteps:
 
 
 def step_cells(
-    prepared: PreparedJob,
-    parts: StepParts,
-    columns: ReplicaColumns,
-    word: str = OBSERVED_JOB,
-    slowdowns: Sequence[Slowdown] = (),
-) -> StepCells:
-    """Return predicted steps of a job as the rows that a calibration reads.
-
-    Parameters
-    ----------
-    parts : StepParts
-        Columns of shape (placements,).
-    columns : ReplicaColumns
-        Of any placements: what joins all their accelerators counts.
-    word : str
-        For the job.
-    slowdowns : sequence of Slowdown
-        On each kind of accelerator, where there is one placement.
-    """
-    return cells_of_jobs([prepared], parts, columns, word, slowdowns)
-
-
-def cells_of_jobs(
     jobs: Sequence[PreparedJob],
     parts: StepParts,
     columns: ReplicaColumns,
     word: str = OBSERVED_JOB,
     slowdowns: Sequence[Slowdown] = (),
 ) -> StepCells:
-    """Return predicted steps of jobs on the same placements, job by job, as :func:`step_cells`.
+    """Return predicted steps of jobs as the rows that a calibration reads, job by job.
 
     Parameters
     ----------
+    jobs : sequence of PreparedJob
+        On the same placements.
     parts : StepParts
         Columns of shape (jobs x placements,).
+    columns : ReplicaColumns
+        Of any placements: what joins all their accelerators counts.
+    word : str
+        For each job.
+    slowdowns : sequence of Slowdown
+        On each kind of accelerator, where there is one placement.
     """
     places = len(columns)
 
@@ -280,13 +265,13 @@ def single_step(
     slowdowns: Sequence[Slowdown] = (),
 ) -> SingleStep:
     """Return one predicted step of a job as a row that a calibration reads, on plain numbers."""
-    world = placement.world_group
+    world = placement.fabric.world_group
     return SingleStep(
         parts=parts,
         batch_size=float(prepared.samples),
         micro_batches=float(prepared.job.accumulation_steps),
         ranks=world.ranks,
-        hosts=float(placement.fabric.host_count),
+        hosts=float(placement.placement.host_count),
         largest_share=world.links.largest_share,
         host_s=_host_s(prepared),
         input_s=0.0 if parts.input_stall_s else _input_s(prepared, slowdowns),

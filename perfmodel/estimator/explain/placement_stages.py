@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.observed import source_of
+from perfmodel.estimator.evidence.observed import Observed
 from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cells
@@ -59,7 +59,7 @@ def placed_chain(cell: Cells, observed: ObservedJob | None = None) -> PlacedChai
     stages += _scaled(placement, prepared, parts)
     if observed is not None or prepared.job.script:
         seen = _what_was_seen(prepared, observed)
-        corrected = source_of([observed]).steps(cell).parts.at((0, 0))
+        corrected = Observed([observed]).steps(cell).parts.at((0, 0))
         stages.append(Stage(name=seen, time_s=corrected.step_time_s))
         single_s *= corrected.compute_s / parts.compute_s
     return PlacedChain(kind=kind, single_s=single_s, stages=tuple(stages))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.jobs.captured_step import CapturedStep
@@ -14,12 +15,15 @@ from perfmodel.graph.job import Job
 from perfmodel.graph.job_identity import job_family
 from perfmodel.graph.workload import Workload
 from perfmodel.placement.data_parallel.data_parallel_constants import fitted_constants
-from perfmodel.placement.estimate import MemoryEstimate
 from perfmodel.placement.feeding.input_samples import collate_s
 from perfmodel.placement.memory.memory_profile import MemoryProfile, memory_profile
-from perfmodel.placement.sharing.job_load import JobLoad
 from perfmodel.placement.transformers.transformer_jobs import transformer_shape
 from perfmodel.types import Mode
+
+T = TypeVar("T")
+
+#: Facts of one job that are kept; most jobs are asked about on a handful of accelerators.
+_MOST_FACTS = 2_048
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -36,12 +40,8 @@ class PreparedJob:
     key: str
     step: CapturedStep
     warnings: tuple[str, ...] = field(init=False)
-    #: Loads that were worked out, by accelerator, part of it and step time.
-    loads: dict[tuple[str, str, float], tuple[AcceleratorSpec, JobLoad]] = field(
-        init=False, repr=False, default_factory=dict
-    )
-    #: Memory that was worked out, by accelerator and plan as :mod:`.answer` tells them apart.
-    memories: dict[Any, tuple[AcceleratorSpec, MemoryEstimate]] = field(
+    #: What was worked out of it on accelerators, see :meth:`once`.
+    facts: dict[Any, tuple[AcceleratorSpec, Any]] = field(
         init=False, repr=False, default_factory=dict
     )
 
@@ -113,6 +113,23 @@ class PreparedJob:
     def straggler(self) -> float:
         """Relative spread of the times of equal replicas."""
         return fitted_constants().straggler_of(self.job.model)
+
+    def once(self, accelerator: AcceleratorSpec, key: Any, find: Callable[[], T]) -> T:
+        """Return what holds of the job on an accelerator, worked out when it is first asked for.
+
+        Parameters
+        ----------
+        key : hashable
+            Names the accelerator, what is asked of the job on it, and whatever else it depends on.
+        """
+        known = self.facts.get(key)
+        # A device that was edited keeps its name.
+        if known is None or known[0] is not accelerator:
+            if len(self.facts) >= _MOST_FACTS:
+                self.facts.clear()
+            known = self.facts[key] = (accelerator, find())
+        found: T = known[1]
+        return found
 
     def work_out(self) -> None:
         """Work out what every answer needs, so that none in a hurry has to."""

@@ -64,10 +64,10 @@ class ReplicaColumns:
         """Lay out placements that share out equally much among their replicas."""
         (zero_stage,) = {placement.fabric.plan.zero_stage for placement in placements}
         return cls(
-            groups=join_groups([placement.world for placement in placements]),
+            groups=join_groups([placement.fabric.world for placement in placements]),
             accelerators=[placement.accelerators for placement in placements],
             counts=_by_kind([placement.counts for placement in placements]),
-            hosts=np.array([float(placement.fabric.host_count) for placement in placements]),
+            hosts=np.array([float(placement.placement.host_count) for placement in placements]),
             machine=[machine_word(placement) for placement in placements],
             fabric=[fabric_of(placement) for placement in placements],
             setting=[setting_word(placement) for placement in placements],
@@ -192,7 +192,7 @@ def machine_word(placement: ResolvedPlacement) -> str:
 
 def fabric_of(placement: ResolvedPlacement) -> str:
     """Return a word that placements over equal links share."""
-    link = LinkClass(placement.world_group.links.intra_class)
+    link = LinkClass(placement.fabric.world_group.links.intra_class)
     return fabric_word(link, placement.fabric.network)
 
 

@@ -27,9 +27,6 @@ from perfmodel.placement.transformers.transformer_shape import TransformerShape
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Memories of one job that are kept.
-_MOST_MEMORIES = 1_024
-
 #: Deviation in logarithms of what is counted: of a few dozen published runs, whose batches are
 #: chosen to fill the memory, none needs more than it has, and the fullest fills 99 % of it.
 _DEVIATION = 0.1
@@ -60,17 +57,15 @@ def _memory_on(prepared: PreparedJob, placement: ResolvedPlacement, kind: Kind) 
     # Replicas that share nothing out hold the same, however many they are beyond one.
     plain = not (placement.is_split or plan.zero_stage or plan.offload)
     told_apart = (placement.count > 1, plan.sequence_parallel) if plain else plan
-    key = (kind.accelerator.name, kind.part, told_apart)
-    known = prepared.memories.get(key)
-    if known is None or known[0] is not kind.accelerator:
-        if len(prepared.memories) >= _MOST_MEMORIES:
-            prepared.memories.clear()
-        found = _compiled_memory(prepared, kind.held, plan) or memory_estimate(
+    return prepared.once(
+        kind.accelerator,
+        ("memory", kind.accelerator.name, kind.part, told_apart),
+        lambda: _compiled_memory(prepared, kind.held, plan)
+        or memory_estimate(
             prepared.memory_profile, kind.held, job=prepared.job, plan=plan,
             shape=_read_shape(prepared, plan),
-        )  # fmt: skip
-        known = prepared.memories[key] = (kind.accelerator, found)
-    return known[1]
+        ),
+    )  # fmt: skip
 
 
 def _read_shape(prepared: PreparedJob, plan: Plan) -> TransformerShape | None:

@@ -167,11 +167,11 @@ def _shared(
     if not neighbours:
         return _Beside()
     each = [
-        beside(placement, kind, load_alone(prepared, kind, prediction.time_s), jobs)
+        beside(placement, kind, load_alone(prepared, kind.accelerator, prediction.time_s), jobs)
         for kind, prediction, jobs in zip(placement.kinds, predictions, neighbours, strict=True)
     ]
-    held = [sum(n.load.memory_bytes or 0.0 for n in jobs) for jobs in neighbours]
-    unknown = {n.name for jobs in neighbours for n in jobs if n.load.memory_bytes is None}
+    held = [sum(n.memory_bytes or 0.0 for n in jobs) for jobs in neighbours]
+    unknown = {n.name for jobs in neighbours for n in jobs if n.memory_bytes is None}
     return _Beside(
         neighbours=tuple(
             max(on_kinds, key=lambda n: n.slowdown) for on_kinds in zip(*each, strict=True)
@@ -194,7 +194,7 @@ def _slowdowns(
         if kind.part is None and not limited and not jobs:
             found.append(Slowdown())
         else:
-            load = load_alone(prepared, kind, prediction.time_s)
+            load = load_alone(prepared, kind.accelerator, prediction.time_s)
             found.append(slowdown_on(placement, kind, load, [job.load for job in jobs]))
     return found
 

@@ -200,10 +200,10 @@ def sharing_of(
     """Return the ranks that share shards or gradients, and how, where that is not the usual way."""
     mixed, hybrid = prepared.job.mixed_precision, placement.fabric.plan.replicate > 1
     if mixed is None and not hybrid:
-        return placement.world, None
+        return placement.fabric.world, None
     fabric = placement.fabric
     return (
-        fabric.slowest_group(Dimension.SHARD) if hybrid else placement.world,
+        fabric.slowest_group(Dimension.SHARD) if hybrid else fabric.world,
         Sharding(
             across=fabric.slowest_group(Dimension.REPLICATE) if hybrid else None,
             reduced=1.0 if mixed is None else mixed.reduced_over_computed,

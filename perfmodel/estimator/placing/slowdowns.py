@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
@@ -41,11 +42,14 @@ class NeighbourLoad:
         As it is alone there.
     has_step : bool
         Its step time is known; of a job known by its type alone only the load is.
+    memory_bytes : float or None
+        That it holds of the accelerator; None where unknown.
     """
 
     name: str
     load: JobLoad
     has_step: bool
+    memory_bytes: float | None
 
 
 #: What the factor of a slowdown that neighbours cause is called.
@@ -86,11 +90,7 @@ class Slowdown:
 _OF_AN_EQUATION = math.log(1.25)
 
 
-#: Loads of one job that are remembered; those of most are on a handful of accelerators.
-_MOST_LOADS = 1_024
-
-
-def load_alone(prepared: PreparedJob, kind: Kind, step_time_s: float) -> JobLoad:
+def load_alone(prepared: PreparedJob, accelerator: AcceleratorSpec, step_time_s: float) -> JobLoad:
     """Return the load of a job that is alone on an accelerator.
 
     Parameters
@@ -98,30 +98,20 @@ def load_alone(prepared: PreparedJob, kind: Kind, step_time_s: float) -> JobLoad
     step_time_s : float
         Its step on the whole accelerator.
     """
-    key = (kind.accelerator.name, kind.part.name if kind.part else "", step_time_s)
-    known = prepared.loads.get(key)
-    # A device that was edited keeps its name.
-    if known is None or known[0] is not kind.accelerator:
-        found = _load_alone(prepared, kind, step_time_s)
-        if len(prepared.loads) >= _MOST_LOADS:
-            prepared.loads.clear()
-        known = prepared.loads[key] = (kind.accelerator, found)
-    return known[1]
-
-
-def _load_alone(prepared: PreparedJob, kind: Kind, step_time_s: float) -> JobLoad:
-    name = kind.accelerator.name
-    family = family_of(prepared.job.model or "", mode=str(prepared.job.mode), kind=name)
-    memory = memory_estimate(prepared.memory_profile, kind.held, job=prepared.job)
-    load = load_of(
-        prepared.on(kind.accelerator),
-        step_time_s / prepared.step.time_factor,
-        memory_bytes=memory.peak_bytes,
-        family=family,
+    return prepared.once(
+        accelerator,
+        ("load", accelerator.name, step_time_s),
+        lambda: _load_alone(prepared, accelerator, step_time_s),
     )
+
+
+def _load_alone(prepared: PreparedJob, accelerator: AcceleratorSpec, step_time_s: float) -> JobLoad:
+    family = family_of(prepared.job.model or "", mode=str(prepared.job.mode), kind=accelerator.name)
+    workload, alone_s = prepared.on(accelerator), step_time_s / prepared.step.time_factor
+    load = load_of(workload, alone_s, family=family)
     if family is None:
         return load
-    share = known_device_share(family, load.batch_size, name)
+    share = known_device_share(family, load.batch_size, accelerator.name)
     if share is None:
         return load
     # The pairs were fitted with this share, so that the answer has to use it too.
@@ -248,8 +238,15 @@ def neighbours(core: Core, placement: ResolvedPlacement) -> Neighbours:
 def _neighbour(core: Core, beside: Neighbour, kind: Kind) -> NeighbourLoad:
     if beside.job is None:
         load = load_of_type(beside.key, kind.accelerator.name, _STEP_OF_A_TYPE_S)
-        return NeighbourLoad(name=beside.key, load=load, has_step=False)
+        return NeighbourLoad(name=beside.key, load=load, has_step=False, memory_bytes=None)
     prepared = core.prepare(beside.job)
     (prediction,) = core.predictions([(prepared, kind.accelerator)])
-    load = load_alone(prepared, kind, prediction.time_s)
-    return NeighbourLoad(name=prepared.job.label, load=load, has_step=True)
+    load = load_alone(prepared, kind.accelerator, prediction.time_s)
+    memory = prepared.once(
+        kind.accelerator,
+        ("memory alone", kind.accelerator.name, kind.part),
+        lambda: memory_estimate(prepared.memory_profile, kind.held, job=prepared.job),
+    )
+    return NeighbourLoad(
+        name=prepared.job.label, load=load, has_step=True, memory_bytes=memory.peak_bytes
+    )

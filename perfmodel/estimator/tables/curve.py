@@ -12,7 +12,7 @@ import numpy.typing as npt
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
-from perfmodel.estimator.evidence.observed import source_of
+from perfmodel.estimator.evidence.observed import Observed
 from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.job_types.job_type_source import JobTypeSource
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
@@ -151,7 +151,7 @@ def draw_curve(
     columns = _columns(spec, asked)
     cells = Cells(jobs=[prepared], predictions=[predictions], columns=columns)
     peak_bytes, fits = replica_memory(prepared, columns)
-    steps = source_of([observed]).steps(cells)
+    steps = Observed([observed]).steps(cells)
     fits = fits | (steps.rung[0] == RUNG[Basis.MEASURED])
     prediction = predictions[spec.name]
     placement = core.resolve(placement_of(max(asked.counts), asked))

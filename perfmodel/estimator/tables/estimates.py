@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.observed import source_of
+from perfmodel.estimator.evidence.observed import Observed
 from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cells, CellStep, predicted_cell
@@ -60,7 +60,7 @@ def answer_from_memory(
 def answer_of(cell: Cells, observed: ObservedJob | None = None) -> Estimate:
     """Answer a single cell of which everything is predicted."""
     (prepared,), (known,), (placement,) = cell.jobs, cell.predictions, cell.placements
-    step = source_of([observed]).step(cell)
+    step = Observed([observed]).step(cell)
     return estimate_of(prepared, placement, list(known.values()), step)
 
 

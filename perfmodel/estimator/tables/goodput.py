@@ -166,7 +166,7 @@ class ReplicaSteps:
         """Return what replicas take that share gradients, or more of a stage of ZeRO."""
         groups, sharing = sharing_of(self.prepared, self.placement)
         if zero_stage != self.placement.fabric.plan.zero_stage:
-            groups, sharing = self.placement.world, None
+            groups, sharing = self.placement.fabric.world, None
         parts = replica_parts(
             [self._alone(batch)], groups, self.prepared.step.buckets, mode=Mode.TRAINING,
             zero_stage=zero_stage, straggler=self.prepared.straggler, sharing=sharing,

@@ -73,7 +73,7 @@ def read_timm(path: Path) -> Imported:
     steps: list[PublishedStep] = []
     rejected: list[RejectedRow] = []
     for file in files:
-        steps += _read_file(file, rejected)
+        steps += _steps(file.name, read_rows(file, ()), rejected)
     return Imported(steps=tuple(steps), rejected=tuple(rejected))
 
 
@@ -120,10 +120,6 @@ def accelerator_named(word: str) -> str | None:
         except UnknownAcceleratorError:
             continue
     return None
-
-
-def _read_file(file: Path, rejected: list[RejectedRow]) -> list[PublishedStep]:
-    return _steps(file.name, read_rows(file, ()), rejected)
 
 
 def _steps(

@@ -128,27 +128,17 @@ class Fabric:
         """What joins the ranks, as columns."""
         return link_domains(as_one(self.hosts) if self.joined else self.hosts, self.network)
 
-    @property
+    @cached_property
     def world_group(self) -> WorldGroup:
         """All accelerators as one group, over its slowest links, as plain numbers."""
         return world_group(as_one(self.hosts) if self.joined else self.hosts, self.network)
 
-    @property
+    @cached_property
     def world(self) -> CommGroups:
         """The same as columns of one row: equal to the slowest group of the world."""
         group = self.world_group
         spread = group.hosts > 1
         return group.columns(float(min(one.count for one in self.hosts)) if spread else None)
-
-    @property
-    def accelerator_count(self) -> int:
-        """Accelerators in all."""
-        return self.placement.accelerator_count
-
-    @property
-    def host_count(self) -> int:
-        """Hosts in all."""
-        return self.placement.host_count
 
     @property
     def kinds(self) -> Mapping[str, int]:

@@ -63,7 +63,7 @@ def with_checkpointing(choice: PlanChoice, *, fused_attention: bool) -> list[Pla
 
 def _degrees(shape: TransformerShape, fabric: Fabric, global_batch: int) -> Iterator[Plan]:
     """Yield the splits that multiply to the accelerators."""
-    count = fabric.accelerator_count
+    count = fabric.placement.accelerator_count
     host = min(one.count for one in fabric.hosts)
     for tensor in _divisors(count):
         if tensor > host or shape.heads % tensor or shape.key_value_heads % tensor:

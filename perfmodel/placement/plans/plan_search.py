@@ -140,8 +140,8 @@ def search_plans(
     if not plain:
         raise InvalidPlacementError(
             f"No plan spreads a batch of {global_batch} samples over "
-            f"{fabric.accelerator_count} accelerators: the replicas of every split must divide "
-            "the batch. Take a batch that is a multiple of the accelerators.",
+            f"{fabric.placement.accelerator_count} accelerators: the replicas of every split must "
+            "divide the batch. Take a batch that is a multiple of the accelerators.",
         )
     found = _fitting(training, fabric, plain, memory_bytes, room_of)
     if not found.choices:

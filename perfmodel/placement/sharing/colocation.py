@@ -164,7 +164,6 @@ def load_of_type(
     kind: str,
     step_time_s: float,
     *,
-    memory_bytes: float | None = None,
     typical_share: float = _TYPICAL_SHARE,
 ) -> JobLoad:
     """Return the load of a job known by its type alone.
@@ -192,7 +191,6 @@ def load_of_type(
     return JobLoad(
         step_time_s=step_time_s,
         device_share=typical_share if share is None else share,
-        memory_bytes=memory_bytes,
         family=family,
         batch_size=batch_size,
     )

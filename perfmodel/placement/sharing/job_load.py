@@ -55,8 +55,6 @@ class JobLoad:
     at_peak_share : float
         Share of that working time that arithmetic and memory would take at their peaks, in (0, 1].
         What kernels take beyond, waiting for operands and for each other, goes with the cores.
-    memory_bytes : float or None
-        Device memory of the job; None where unknown.
     family : str or None
         Kind of job whose pairs were measured (``"ResNet-50"``), or None.
     batch_size : int
@@ -73,7 +71,6 @@ class JobLoad:
     compute_bound_share: float = 0.5
     memory_bound_share: float = 0.5
     at_peak_share: float = 1.0
-    memory_bytes: float | None = None
     family: str | None = None
     batch_size: int = 1
 
@@ -147,21 +144,13 @@ def job_type_parts(job_type: str) -> tuple[str, int]:
     return match["family"], int(match["batch"] or 1)
 
 
-def load_of(
-    workload: Workload,
-    step_time_s: float,
-    *,
-    memory_bytes: float | None = None,
-    family: str | None = None,
-) -> JobLoad:
+def load_of(workload: Workload, step_time_s: float, *, family: str | None = None) -> JobLoad:
     """Return the load of a step whose graph and time alone are known.
 
     Parameters
     ----------
     step_time_s : float
         Measured or predicted time of the step alone.
-    memory_bytes : float or None
-        Peak device memory of the step.
     family : str or None
         See :func:`.colocation.family_of`.
 
@@ -181,7 +170,6 @@ def load_of(
         at_peak_share=min(1.0, total_s / (share * step_time_s)),
         compute_bound_share=compute_bound,
         memory_bound_share=1.0 - compute_bound,
-        memory_bytes=memory_bytes,
         family=family,
         batch_size=workload.batch_size,
     )

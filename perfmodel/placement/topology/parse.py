@@ -69,7 +69,7 @@ def parse_placement(value: str | Mapping[str, Any], *, pointer: str = "/placemen
     8
     """
     if isinstance(value, str):
-        return _parse_short(value, pointer)
+        return _plain(value) or _parse_short(value, pointer)
     if isinstance(value, Mapping):
         return read_long_form(value, pointer)
     raise InvalidPlacementError(
@@ -99,9 +99,6 @@ def _plain(text: str) -> Placement | None:
 
 
 def _parse_short(text: str, pointer: str) -> Placement:
-    plain = _plain(text)
-    if plain is not None:
-        return plain
     if len(text) > MAX_TEXT:
         raise InvalidPlacementError(
             f"The text of a placement has at most {MAX_TEXT} characters; got {len(text)}. Write "

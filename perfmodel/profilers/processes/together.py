@@ -11,18 +11,18 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import threading
 import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import connection, get_context
 from multiprocessing.connection import Connection
 from typing import Any
 
 from perfmodel.errors import MeasurementError, PerfModelError
 from perfmodel.profilers.processes.meeting import Meeting
+from perfmodel.profilers.worker import end_with_parent
 
 #: What the server that members are forked from has imported already; absent libraries are passed
 #: over. Optimizers import the compiler when they are made.
@@ -176,7 +176,8 @@ def _end(running: _Running) -> None:
 def _member(sender: Connection, run: Callable[..., Any], meeting: Meeting, member: Member) -> None:
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)
-    _end_with_parent()
+    # With its children.
+    end_with_parent(lambda: os.killpg(0, signal.SIGKILL))
     if member.cores:
         os.sched_setaffinity(0, member.cores)
     with _quiet():
@@ -202,16 +203,3 @@ def _quiet() -> Iterator[None]:
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
         yield
-
-
-def _end_with_parent() -> None:
-    """End this process, and its children, when whoever started it is killed."""
-    parent = parent_process()
-    if parent is None:
-        return
-
-    def watch() -> None:
-        connection.wait([parent.sentinel])
-        os.killpg(0, signal.SIGKILL)
-
-    threading.Thread(target=watch, daemon=True, name="end-with-parent").start()

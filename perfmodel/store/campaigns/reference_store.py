@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, insert, select
+from sqlalchemy import ColumnElement, and_, insert, select
 
 from perfmodel.store.campaigns.campaign_records import Reference
 from perfmodel.store.campaigns.task_store import add_spent
@@ -58,7 +57,7 @@ class ReferenceStore(SharedStore):
         table = CAMPAIGN_REFERENCES
         query = select(table).where(table.c.campaign == campaign).order_by(table.c.id)
         with self._connections.reading() as connection:
-            return [_reference(row) for row in connection.execute(query)]
+            return [record_from(Reference, row) for row in connection.execute(query)]
 
     def has_any(self, campaign: str, machine: str) -> bool:
         """Tell whether a machine has measured it before."""
@@ -70,7 +69,3 @@ class ReferenceStore(SharedStore):
 def _on(campaign: str, machine: str) -> ColumnElement[bool]:
     table = CAMPAIGN_REFERENCES.c
     return and_(table.campaign == campaign, table.machine == machine)
-
-
-def _reference(row: Row[Any]) -> Reference:
-    return record_from(Reference, row)

@@ -76,11 +76,6 @@ class RetrainingStore(LeasedStore):
         query = select(RETRAININGS).where(_TABLE.model == model, _TABLE.state.in_(_OPEN))
         return self._find(query, _retraining)
 
-    def newest_of(self, model: str) -> Retraining | None:
-        """Return the retraining of a model that was entered last, or None."""
-        query = select(RETRAININGS).where(_TABLE.model == model)
-        return self._find(query.order_by(_TABLE.id.desc()).limit(1), _retraining)
-
     def page(
         self, *, model: str | None = None, cursor: str | None = None, limit: int = 100
     ) -> Page[Retraining]:

@@ -19,7 +19,6 @@ from perfmodel.placement.plan_steps.plan_cells import (
     DeviceColumns,
     NumberBytes,
     PlanCells,
-    PlanChoice,
     PlanColumns,
     PlanGroups,
     ShapeColumns,
@@ -133,16 +132,17 @@ def _cells(
     precisions = [job.precision for job in jobs]
     return PlanCells(
         shape=ShapeColumns.of(shapes),
-        plan=PlanColumns.of([_choice(record) for record in records]),
+        plan=PlanColumns.of(
+            [
+                job_choice(job, record.placement.plan)
+                for job, record in zip(jobs, records, strict=True)
+            ]
+        ),
         device=DeviceColumns.of(devices, precisions),
         numbers=NumberBytes.of(precisions, [job.optimizer for job in jobs]),
         groups=_groups([record.placement for record in records]),
         fused_attention=np.full(len(jobs), float(_ATTENTION.get(stack, Attention.BY_WARPS))),
     )
-
-
-def _choice(record: PublishedPlacement) -> PlanChoice:
-    return job_choice(_job(record), record.placement.plan)
 
 
 def _groups(placements: Sequence[Placement]) -> PlanGroups:

@@ -109,10 +109,11 @@ def _observed(
         rows.append(ObservedSteps.of_one(cells, seen.step_time_s, seen.sync_time_s))
     return Measured(
         steps=ObservedSteps.join(*rows),
-        placements=np.array([_digits(record) for record in records]),
+        placements=np.array(
+            [
+                "".join(str(node.count) * node.repeat for node in record.placement.nodes)
+                for record in records
+            ]
+        ),
         model=str(records[0].job and records[0].job.model),
     )
-
-
-def _digits(record: PublishedPlacement) -> str:
-    return "".join(str(node.count) * node.repeat for node in record.placement.nodes)

@@ -72,16 +72,6 @@ class LibraryFolder:
             if row is None or row["captured_by"] != captured_by():
                 yield self._build(model)
 
-    def remove_others(self, models: Sequence[Job]) -> None:
-        """Remove what is none of some models."""
-        keys = {model_key(model) for model in models}
-        index = dict(GraphFolder(self._folder).index)
-        index["models"] = {key: row for key, row in index["models"].items() if key in keys}
-        self._write(INDEX, _json(index))
-        for path in self._folder.glob("*.graphs"):
-            if path.stem not in index["models"]:
-                path.unlink()
-
     def check(self, model: Job, sizes: Sequence[int]) -> list[str]:
         """Return the programs of a model whose shipped graphs are not what a capture gives.
 

@@ -32,7 +32,7 @@ def row(groups: CommGroups, position: int = 0) -> dict[str, float]:
 
 def test_hosts_are_looked_up_and_counted() -> None:
     found = fabric("2x(8xA100)+4xV100@ib-100g")
-    assert (found.accelerator_count, found.host_count) == (20, 3)
+    assert (found.placement.accelerator_count, found.placement.host_count) == (20, 3)
     assert dict(found.kinds) == {"A100-SXM4-40GB": 16, "V100-SXM2-16GB": 4}
     assert [one.name for one in found.accelerators] == ["A100-SXM4-40GB", "V100-SXM2-16GB"]
     assert [one.link.name for one in found.hosts] == ["nvswitch3", "nvlink2-mesh"]
@@ -207,7 +207,7 @@ def _fabrics(draw: st.DrawFn, network: Network | None = None) -> Fabric:
 def test_groups_are_sound(found: Fabric, dimension: Dimension) -> None:
     groups = found.groups(dimension)
     if dimension is not Dimension.PIPELINE:
-        assert groups.ranks.sum() == found.accelerator_count
+        assert groups.ranks.sum() == found.placement.accelerator_count
     assert (groups.smallest_share <= groups.largest_share).all()
     assert (groups.hosts * groups.smallest_share <= groups.ranks).all()
     assert (groups.hosts * groups.largest_share >= groups.ranks).all()
@@ -232,7 +232,7 @@ def test_hosts_never_send_more_than_they_have(found: Fabric, dimension: Dimensio
     crossing = before.hosts > 1
     # All groups that cross share 25 GB/s a host, so that hosts together bound their sum.
     shared = np.where(crossing, before.inter_bytes_per_s * before.hosts, 0.0).sum()
-    assert shared <= 25e9 * found.host_count * (1 + 1e-9)
+    assert shared <= 25e9 * found.placement.host_count * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("accelerator", ["A100", "V100", "MI300X", "T4", "H200-NVL", "TPU-v4"])

@@ -22,8 +22,8 @@ from perfmodel.placement.sharing.job_load import JobLoad, Loads
 from perfmodel.types import Basis
 
 A100, V100 = "A100-SXM4-40GB", "V100-SXM2-16GB"
-HEAVY = JobLoad(step_time_s=0.2, device_share=0.95, memory_bytes=20e9)
-LIGHT = JobLoad(step_time_s=0.02, device_share=0.2, memory_bytes=2e9)
+HEAVY = JobLoad(step_time_s=0.2, device_share=0.95)
+LIGHT = JobLoad(step_time_s=0.02, device_share=0.2)
 
 
 def _beside(one: JobLoad, other: JobLoad, kind: str = A100, **sharing: Sharing) -> float:
@@ -87,8 +87,8 @@ def test_device_shares_of_families_lie_between_those_of_their_batches() -> None:
 
 
 def test_a_job_type_without_measurements_has_a_typical_load() -> None:
-    load = load_of_type("somebody's job (batch size 7)", A100, 0.5, memory_bytes=1e9)
-    assert (load.family, load.batch_size, load.memory_bytes) == (None, 7, 1e9)
+    load = load_of_type("somebody's job (batch size 7)", A100, 0.5)
+    assert (load.family, load.batch_size) == (None, 7)
     assert 0.5 < load.device_share < 1
     assert load_of_type("A3C", "K80", 0.3).family == "A3C"
 

@@ -14,7 +14,7 @@ from guarded_service import Guarded, guarded_service
 from starlette.routing import BaseRoute
 from starlette.types import Message
 
-from service.access.scopes import Scope, Unscoped, needed
+from service.access.scopes import Scope, Unscoped, rule_of
 
 guarded = pytest.fixture(scope="module")(guarded_service)
 
@@ -65,7 +65,7 @@ def test_the_walk_finds_the_routes(guarded: Guarded) -> None:
 
 
 def test_every_route_has_a_rule(guarded: Guarded) -> None:
-    without = [e for e in every_endpoint(guarded.app) if needed(*e) is Unscoped.UNLISTED]
+    without = [e for e in every_endpoint(guarded.app) if rule_of(*e).needs is Unscoped.UNLISTED]
     assert not without, f"say in service/access/scopes.py what these need: {without}"
 
 
@@ -86,7 +86,7 @@ def test_a_key_opens_what_its_scope_says_and_nothing_else(
     asked = len(every_endpoint(guarded.app)) * (len(Scope) + 1)
     record_property("pairs of route and caller", asked)
     for method, path in every_endpoint(guarded.app):
-        needs = needed(method, path)
+        needs = rule_of(method, path).needs
         if needs is Unscoped.OPEN:
             continue
         for scope in Scope:

@@ -19,7 +19,7 @@ from sqlalchemy import update
 from perfmodel.cli import cli
 from perfmodel.client import Client
 from perfmodel.store.sql.tables import RESIDUALS
-from service.schemas.feedback_bodies import DriftAnswer
+from service.schemas.learning_bodies import DriftAnswer
 
 
 @pytest.fixture

@@ -30,11 +30,13 @@ from service.schemas.answer_bodies import (
     Problem,
     RankAnswer,
 )
-from service.schemas.campaign_bodies import CampaignEntered
 from service.schemas.catalogue_bodies import AcceleratorsAnswer
-from service.schemas.feedback_bodies import DriftCampaignsEntered
+from service.schemas.learning_bodies import (
+    CampaignEntered,
+    DriftCampaignsEntered,
+    RetrainingEntered,
+)
 from service.schemas.question_bodies import PredictRequest
-from service.schemas.retraining_bodies import RetrainingEntered
 from service.schemas.state_bodies import GraphAnswer, JobRegistered, ModelsAnswer, ObservationsTaken
 
 ANSWERS: dict[str, type[Any]] = {

@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from trained_version import two_versions
 
-from service.access.scopes import Unscoped, needed
+from service.access.scopes import Unscoped, rule_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -84,7 +84,7 @@ def test_every_route_is_described(document: dict[str, Any]) -> None:
         for parameter in operation.get("parameters", ()):
             assert parameter["in"] != "path" or parameter["example"], f"{key}: {parameter['name']}"
         refusals = {"401", "403", "429"} & set(operation["responses"])
-        assert len(refusals) == (0 if needed(method, path) == Unscoped.OPEN else 3), key
+        assert len(refusals) == (0 if rule_of(method, path).needs == Unscoped.OPEN else 3), key
         for status, response in operation["responses"].items():
             if status[0] in "45" and not path.startswith("/v2/models"):
                 assert list(response["content"]) == ["application/problem+json"], (key, status)

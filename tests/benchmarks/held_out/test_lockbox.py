@@ -12,12 +12,12 @@ import pytest
 from accuracy_report.kept_sections import LOCKBOX_HEADING
 from accuracy_report.lockbox import Side, compared
 from accuracy_report.report import write_lockbox, write_report
+from held_out.cross_validation import CrossValidation, cross_validate
+from held_out.fold_schedule import Effort, schedule
 from held_out_steps import corpus
 from plain_learner import PlainLearner
 
 from perfmodel.features.steps.step import StepSample
-from perfmodel.training.validation.cross_validation import CrossValidation, cross_validate
-from perfmodel.training.validation.fold_schedule import Effort, schedule
 from perfmodel.training.validation.held_out_folds import LOCKBOX, SPLITS
 from perfmodel.training.validation.lockbox import LOCKED, is_locked, locks, locks_of
 

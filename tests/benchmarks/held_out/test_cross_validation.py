@@ -11,6 +11,15 @@ import pytest
 from accuracy_report.goals import GOALS
 from accuracy_report.report import write_report
 from accuracy_report.summary import probe_curve, summarise
+from held_out.baselines import FittedRoofline
+from held_out.cross_validation import (
+    CrossValidation,
+    cross_validate,
+    load_answers,
+    load_facts,
+    note_duration,
+)
+from held_out.fold_schedule import FAST, Effort, probe_sets, schedule
 from held_out_steps import corpus
 from plain_learner import PlainLearner
 
@@ -18,15 +27,6 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import TrainingError
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.predictors.prediction import Prediction
-from perfmodel.training.validation.baselines import FittedRoofline
-from perfmodel.training.validation.cross_validation import (
-    CrossValidation,
-    cross_validate,
-    load_answers,
-    load_facts,
-    note_duration,
-)
-from perfmodel.training.validation.fold_schedule import FAST, Effort, probe_sets, schedule
 from perfmodel.training.validation.held_out_folds import SPLITS, make_folds
 from perfmodel.training.validation.lockbox import locks_of
 
@@ -242,8 +242,8 @@ def test_folds_in_processes_give_the_same_answers(tmp_path: Path) -> None:
 def test_the_fast_form_learns_from_fewer_samples_and_keeps_small_sources(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("perfmodel.training.validation.fold_schedule._RICH", 100)
-    monkeypatch.setattr("perfmodel.training.validation.fold_schedule._SMALL_SOURCE", 200)
+    monkeypatch.setattr("held_out.fold_schedule._RICH", 100)
+    monkeypatch.setattr("held_out.fold_schedule._SMALL_SOURCE", 200)
     own = [replace(s, source="profiles") for s in SAMPLES[:150]]
     samples = [one for one in (*SAMPLES, *own) if not locks_of([one])[0]]
     effort = replace(FAST, most_learned=300, most_asked=50)

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from placement_accuracy.tensor_memory import peak_tensor_bytes_of
 from torch import nn
 
 from perfmodel.capture.program import make_program
 from perfmodel.capture.torch import capture
 from perfmodel.placement.memory.memory import peak_tensor_bytes
-from perfmodel.profilers.memory import peak_tensor_bytes_of
 from perfmodel.types import Mode
 
 

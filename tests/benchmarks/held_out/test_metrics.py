@@ -2,11 +2,8 @@
 
 import numpy as np
 import pytest
-from held_out_steps import corpus
-
-from perfmodel.predictors.prediction import Prediction
-from perfmodel.training.validation.held_out_answers import AnswerTable, answer_table, concatenate
-from perfmodel.training.validation.metrics import (
+from held_out.held_out_answers import AnswerTable, answer_table, concatenate
+from held_out.metrics import (
     LEAST_GROUP,
     coverage_by,
     jobs_of,
@@ -14,6 +11,9 @@ from perfmodel.training.validation.metrics import (
     score_answers,
     score_baseline,
 )
+from held_out_steps import corpus
+
+from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import Basis
 
 

@@ -2,16 +2,15 @@
 
 import numpy as np
 import pytest
-from held_out_steps import SPEEDS, corpus, sample, sketches, time_s
-
-from perfmodel.training.validation.baselines import (
+from held_out.baselines import (
     BASELINES,
     FittedRoofline,
     MeanRate,
     Totals,
     Transfer,
 )
-from perfmodel.training.validation.step_totals import job_of, step_totals
+from held_out.step_totals import job_of, step_totals
+from held_out_steps import SPEEDS, corpus, sample, sketches, time_s
 
 SAMPLES = corpus(noise=0.0)
 

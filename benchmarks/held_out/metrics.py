@@ -20,9 +20,9 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from held_out.held_out_answers import AnswerTable
 
 from perfmodel.features.arrays import BoolArray, FloatArray, IntArray, StrArray
-from perfmodel.training.validation.held_out_answers import AnswerTable
 from perfmodel.training.validation.workload_scores import spearman
 
 #: Rows from which on the coverage of a group means something.

@@ -17,6 +17,23 @@ from typing import Any, cast
 
 import numpy as np
 import orjson
+from held_out.baselines import BASELINES
+from held_out.fold_schedule import (
+    FAST,
+    FULL,
+    PROBES,
+    Effort,
+    probe_sets,
+    schedule,
+)
+from held_out.held_out_answers import AnswerTable, answer_table, concatenate
+from held_out.learners import (
+    AnswersAgain,
+    Baseline,
+    BaselineFactory,
+    Learner,
+    LearnerFactory,
+)
 
 from perfmodel.engines.local_engine import LocalEngine
 from perfmodel.errors import TrainingError
@@ -25,24 +42,7 @@ from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.predictors.folds import Progress
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.store.durable import write_whole
-from perfmodel.training.validation.baselines import BASELINES
-from perfmodel.training.validation.fold_schedule import (
-    FAST,
-    FULL,
-    PROBES,
-    Effort,
-    probe_sets,
-    schedule,
-)
-from perfmodel.training.validation.held_out_answers import AnswerTable, answer_table, concatenate
 from perfmodel.training.validation.held_out_folds import LOCKBOX, SPLITS, Fold, identity
-from perfmodel.training.validation.learners import (
-    AnswersAgain,
-    Baseline,
-    BaselineFactory,
-    Learner,
-    LearnerFactory,
-)
 from perfmodel.training.validation.lockbox import is_locked
 
 

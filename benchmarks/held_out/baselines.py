@@ -18,18 +18,18 @@ from types import MappingProxyType
 from typing import Self
 
 import numpy as np
-
-from perfmodel.errors import TrainingError
-from perfmodel.features.arrays import FloatArray
-from perfmodel.features.steps.step import Step, StepSample
-from perfmodel.predictors.boosting import Booster, BoosterSettings
-from perfmodel.training.validation.learners import BaselineFactory
-from perfmodel.training.validation.step_totals import (
+from held_out.learners import BaselineFactory
+from held_out.step_totals import (
     job_of,
     setting_of,
     step_totals,
     total_columns,
 )
+
+from perfmodel.errors import TrainingError
+from perfmodel.features.arrays import FloatArray
+from perfmodel.features.steps.step import Step, StepSample
+from perfmodel.predictors.boosting import Booster, BoosterSettings
 
 _Key = tuple[str, ...]
 
