@@ -153,6 +153,7 @@ def _print(
         ("precision", lambda one: one.step.precision.matrix_rate),
         ("compiler", lambda one: one.step.compiler.value),
         ("maker", lambda one: one.step.accelerator.vendor),
+        ("device", lambda one: one.step.accelerator.name),
     )
     for _, part in parts:
         keys = np.array([part(sample) for sample in judged.samples])
