@@ -153,6 +153,7 @@ def _print(
         ("precision", lambda one: one.step.precision.matrix_rate),
         ("compiler", lambda one: one.step.compiler.value),
         ("maker", lambda one: one.step.accelerator.vendor),
+        ("lock", lambda one: locks_of([one])[0] or "open"),
         ("device", lambda one: one.step.accelerator.name),
     )
     for _, part in parts:

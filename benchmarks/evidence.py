@@ -31,7 +31,6 @@ from pathlib import Path
 
 import numpy as np
 
-from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.single.loading import load_model
@@ -262,9 +261,10 @@ def main() -> None:
 
 
 def _unseen(models: Path) -> Estimator:
-    model = load_model(models).model
-    assert isinstance(model, ServingModel)
-    return Estimator(accelerators=Catalog.default(), model=model.as_if_unseen())
+    known = load_model(models)
+    assert isinstance(known.model, ServingModel)
+    strange = replace(known, model=known.model.as_if_unseen())
+    return Estimator.from_folder(models).with_model(strange)
 
 
 if __name__ == "__main__":
