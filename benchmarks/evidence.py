@@ -14,7 +14,9 @@ batch, on one kind of accelerator. Of each group some cells are asked, with
 Beside each error stands that of the answer without any observation. A fifth of the jobs, by the
 hash of their names, is left out unless ``--locked`` asks for them alone. The shipped model has
 learned from the tables of Lambda, NVIDIA and timm: what it errs without observations is flattered
-there.
+there. ``--residuals`` tells in place of all this what one cell of a group could say of another: how
+far groups are off as a whole, how far cells within them, and how alike two cells are by their
+batches; with ``--unseen`` for a model that answers as if it had learned from none of these jobs.
 """
 
 from __future__ import annotations
@@ -31,17 +33,21 @@ import numpy as np
 
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator import Estimator
+from perfmodel.estimator.single.loading import load_model
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_identity import job_family
 from perfmodel.importers.registry import read_format
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.topology import Node, Placement
+from perfmodel.predictors.serving.serving import ServingModel
 from perfmodel.training.placement_rows.script_rows import is_locked
 
 SOURCES = ("sia", "gavel", "lambda", "deep-learning-examples", "timm")
 WAYS = ("echo", "once", "near", "one", "elsewhere")
 #: Cells that are asked of a group, and that are observed at most.
 _ASKED, _OBSERVED = 6, 60
+#: Cells of a group whose residuals are looked at, and bins of their batches, a factor of two each.
+_RESIDUALS, _FACTORS = 12, 8
 #: Models of timm that are looked at; each takes seconds to capture.
 _TIMM_MODELS = 40
 
@@ -193,6 +199,46 @@ def report(source: str, way: str, found: Sequence[Answered]) -> None:
     )
 
 
+def residuals(
+    estimator: Estimator, groups: dict[tuple[str, str], list[Cell]]
+) -> list[list[tuple[float, float]]]:
+    """Return batch and ln(measured / predicted) of some cells of each group of several."""
+    found = []
+    for group, cells in groups.items():
+        rng = np.random.default_rng(list(str(group).encode()))
+        chosen = [cells[i] for i in rng.permutation(len(cells))[:_RESIDUALS]]
+        found.append([(cell.seen.batch_size, _residual(estimator, cell)) for cell in chosen])
+    return [some for some in found if len(some) > 1]
+
+
+def _residual(estimator: Estimator, cell: Cell) -> float:
+    seen = cell.seen
+    job = replace(cell.job, batch_size=seen.batch_size, accumulation_steps=seen.accumulation_steps)
+    return float(np.log(seen.step_time_s / estimator.estimate(job, seen.placement).step_time_s))
+
+
+def report_residuals(source: str, groups: Sequence[Sequence[tuple[float, float]]]) -> None:
+    """Print what one cell of a group could say of another."""
+    logs = [np.array([residual for _, residual in some]) for some in groups]
+    free = sum(len(some) - 1 for some in logs)
+    within = sum(float(np.sum((some - some.mean()) ** 2)) for some in logs) / free
+    level = np.mean([some.mean() ** 2 - within / len(some) for some in logs])
+    products, squares = np.zeros(_FACTORS), np.zeros(_FACTORS)
+    for some in groups:
+        for i, (batch, residual) in enumerate(some):
+            for other_batch, other in some[:i]:
+                factor = min(round(abs(np.log2(batch / other_batch))), _FACTORS - 1)
+                products[factor] += residual * other
+                squares[factor] += (residual**2 + other**2) / 2
+    alike = " ".join(f"{one:5.2f}" for one in products / np.maximum(squares, 1e-12))
+    print(
+        f"{source:22s} {len(groups):4d} groups {free + len(groups):5d} cells | level "
+        f"{np.sqrt(max(level, 0.0)):.3f}, within {np.sqrt(within):.3f} | alike by batches that "
+        f"differ 1, 2, 4, ... times: {alike}",
+        flush=True,
+    )
+
+
 def main() -> None:
     """Print a line for every table and way of observing."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -201,12 +247,24 @@ def main() -> None:
     parser.add_argument("--source", nargs="+", choices=SOURCES, default=SOURCES)
     parser.add_argument("--way", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--locked", action="store_true", help="judge the fifth that is locked away")
+    parser.add_argument("--residuals", action="store_true", help="what a cell could say of another")
+    parser.add_argument("--unseen", action="store_true", help="as if no job had been learned from")
     asked = parser.parse_args()
-    estimator = Estimator.from_folder(asked.models)
+    estimator = (_unseen if asked.unseen else Estimator.from_folder)(asked.models)
     for source in asked.source:
         groups = groups_of(source, Path(asked.data), locked=asked.locked)
+        if asked.residuals:
+            report_residuals(source, residuals(estimator, groups))
+            continue
         for way in asked.way:
             report(source, way, list(answers(estimator, groups, way)))
+
+
+def _unseen(models: Path) -> Estimator:
+    known = load_model(models)
+    assert isinstance(known.model, ServingModel)
+    strange = replace(known, model=known.model.as_if_unseen())
+    return Estimator.from_folder(models).with_model(strange)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ and says so.
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -165,6 +166,13 @@ class ServingModel:
     def joint(self) -> JointPredictor | None:
         """The predictor for devices without members of their own; None where there is none."""
         return self._joint
+
+    def as_if_unseen(self) -> ServingModel:
+        """Return a model whose joint predictor answers as if it had learned from no job asked."""
+        strange = copy.copy(self)
+        strange._joint = self._joint and self._joint.as_if_unseen()
+        strange._remembered = OrderedDict()
+        return strange
 
     def predict(self, workloads: Sequence[Workload]) -> list[Prediction]:
         """Return the step time of each workload, in order; equal ones are computed once."""
