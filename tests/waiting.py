@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def until(
-    condition: Callable[[], T], *, patience_s: float = PATIENCE_S, every_s: float = 0.02
+    condition: Callable[[], T | None], *, patience_s: float = PATIENCE_S, every_s: float = 0.02
 ) -> T:
     """Ask again and again until the answer is true, and return it.
 
@@ -28,6 +28,6 @@ def until(
     """
     end_s = time.monotonic() + patience_s
     while not (found := condition()):
-        assert time.monotonic() < end_s, "it did not come about"
+        assert time.monotonic() < end_s, f"it did not come about: {found!r}"
         time.sleep(every_s)
     return found

@@ -5,13 +5,12 @@ from __future__ import annotations
 import errno
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from campaign_world import Bench, CampaignWorld, jobs
-from sqlalchemy import ColumnElement, Connection
+from jumping_clock import jump as jump_by
 
 from perfmodel.campaigns.events import WorkEventKind
 from perfmodel.errors import MeasurementError, StoreError
@@ -19,7 +18,6 @@ from perfmodel.graph.job import Job
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.worker import Failure
 from perfmodel.store import durable
-from perfmodel.store.sql import leases
 
 
 def test_a_device_that_disappears_gives_its_task_back(world: CampaignWorld) -> None:
@@ -129,12 +127,6 @@ def test_an_interrupted_worker_gives_its_task_back(world: CampaignWorld) -> None
     ]  # fmt: skip
 
 
-def _jump(monkeypatch: pytest.MonkeyPatch, by_s: float) -> None:
-    """Let the clock of the database go on or back."""
-    right: Callable[[Connection], ColumnElement[float]] = leases.clock
-    monkeypatch.setattr(leases, "clock", lambda connection: right(connection) + by_s)
-
-
 @pytest.mark.parametrize("by_s", [86_400.0, -86_400.0])
 def test_a_clock_that_jumps_lets_no_task_end_twice(
     world: CampaignWorld, monkeypatch: pytest.MonkeyPatch, by_s: float
@@ -143,7 +135,7 @@ def test_a_clock_that_jumps_lets_no_task_end_twice(
     first, second = Bench(), Bench()
 
     def jump(job: Job) -> None:
-        _jump(monkeypatch, by_s)
+        jump_by(monkeypatch, by_s)
         # A second worker finds the lease run out, or given for a time that no lease is given for.
         other = replace(world.device, device="gpu:91")
         assert world.worker(second, device=other).run().finished == 1

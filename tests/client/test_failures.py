@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from bounded_time import bounded_s, bounded_wall_s
 from misbehaving import (
     READY,
     Act,
@@ -19,6 +18,7 @@ from misbehaving import (
     misbehaving,
     say,
     speak_no_http,
+    stay_silent,
 )
 
 from perfmodel.client import (
@@ -94,26 +94,19 @@ def test_retry_after_is_kept_to(ask: Ask) -> None:
         assert ask(script.url, timeout_s=60.0).status == "ready"
         assert time.monotonic() - began >= 1.0
 
-    def refused() -> None:
-        with misbehaving([say(503, PROBLEM, {"Retry-After": "60"})]) as script:
-            with pytest.raises(UnavailableError) as failure:
-                ask(script.url, timeout_s=5.0)
-            assert failure.value.retry_after_s == 60.0
-
-    # It cannot be ready in time, so nothing is waited for.
-    assert bounded_wall_s(refused, within_s=2.0) < 2.0
+    with misbehaving([say(503, PROBLEM, {"Retry-After": "3600"})]) as script:
+        # It cannot be ready in time, so nothing is waited for.
+        with pytest.raises(UnavailableError) as failure:
+            ask(script.url, timeout_s=60.0)
+        assert failure.value.retry_after_s == 3600.0
+        assert script.times() == 1
 
 
-@pytest.mark.parametrize("act", [lambda handler: time.sleep(1.5), drip], ids=["slow", "drips"])
+@pytest.mark.parametrize("act", [stay_silent, drip])
 def test_no_slowness_gets_past_the_time(ask: Ask, act: Act) -> None:
-    def attempt_s() -> float:
-        with misbehaving([act]) as script:
-            began = time.monotonic()
-            with pytest.raises(TimedOutError):
-                ask(script.url, timeout_s=0.3)
-            return time.monotonic() - began
-
-    assert bounded_s(attempt_s, within_s=1.2) < 1.2
+    # Both go on until the client hangs up.
+    with misbehaving([act]) as script, pytest.raises(TimedOutError):
+        ask(script.url, timeout_s=0.3)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +182,7 @@ def test_fail_open_returns_the_default(act: Act, caplog: pytest.LogCaptureFixtur
 
 def test_fail_open_returns_the_default_when_the_time_is_up() -> None:
     with (
-        misbehaving([lambda handler: time.sleep(1)]) as script,
+        misbehaving([stay_silent]) as script,
         Client(script.url, timeout_s=0.3, retries=0) as hasty,
         Client(script.url, timeout_s=60.0, retries=0) as patient,
     ):

@@ -7,28 +7,23 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 from retraining_world import RetrainingWorld
+from waiting import PATIENCE_S, until
 from webdav_server import webdav_store
 
 from perfmodel.retraining.worker import RetrainingWorker, WorkerOptions
 from perfmodel.store.retraining import RetrainingLogStore
 from perfmodel.store.retraining.retraining_records import Retraining, RetrainingState
 
-#: Far longer than anything here takes, however busy the machine is.
-PATIENCE_S = 240.0
-
 
 def _until(what: Callable[[], object]) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not what():
-        assert time.monotonic() < until, "it did not come about"
-        time.sleep(0.05)
+    # A retraining in a process of its own works for some ten seconds on an idle machine.
+    until(what, patience_s=2 * PATIENCE_S, every_s=0.05)
 
 
 def _worker(world: RetrainingWorld, **options: float) -> RetrainingWorker:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from held_service import PATIENCE_S, HeldModel, HeldService, held_service
+from held_service import HeldModel, HeldService, held_service
+from waiting import PATIENCE_S
 
 from perfmodel.estimator.single.loading import LoadedModel
 from service.dispatch import prefetch
