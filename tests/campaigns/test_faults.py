@@ -7,17 +7,22 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from campaign_world import Bench, CampaignWorld, jobs
 from jumping_clock import jump as jump_by
+from waiting import until
 
+from perfmodel.campaigns import lease_keeper
 from perfmodel.campaigns.events import WorkEventKind
 from perfmodel.errors import MeasurementError, StoreError
 from perfmodel.graph.job import Job
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.worker import Failure
 from perfmodel.store import durable
+from perfmodel.store.campaigns.task_store import Wanted
 
 
 def test_a_device_that_disappears_gives_its_task_back(world: CampaignWorld) -> None:
@@ -154,20 +159,37 @@ def test_the_clock_of_a_worker_may_jump_as_it_likes(
     world: CampaignWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     campaign = world.enter(jobs(1))
+    renewed: list[object] = []
+    anything = Wanted(accelerators=["any"])
 
     def jump(job: Job) -> None:
         monkeypatch.setattr(time, "time", lambda: 0.0)
-        time.sleep(0.3)  # three leases
+        # Two thirds of a lease pass for the database, and again, and again.
+        for _ in range(3):
+            jump_by(monkeypatch, 40.0)
+            before = len(renewed)
+            until(lambda before=before: len(renewed) > before + 1)
+            assert world.task_store.claim("other", anything, lease_s=60.0) is None
 
-    others = Bench()
-    worker = world.worker(Bench(before=jump), lease_s=0.1)
-    thread = threading.Thread(target=worker.run)
-    thread.start()
-    time.sleep(0.1)
-    other = replace(world.device, device="gpu:91")
-    assert world.worker(others, device=other).run().ended == 0
-    thread.join(60)
-    assert others.begun == []
+    class Hasty(threading.Event):
+        """Waits no longer than this whatever it is told."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            return super().wait(0.01)
+
+    hasty = SimpleNamespace(Event=Hasty, Thread=threading.Thread)
+    monkeypatch.setattr(lease_keeper, "threading", hasty)
+    worker = world.worker(Bench(before=jump), lease_s=60.0)
+    renew = worker._tasks.renew
+
+    def counted(*args: Any, **options: Any) -> bool:
+        held = renew(*args, **options)
+        renewed.append(held)
+        return held
+
+    monkeypatch.setattr(worker._tasks, "renew", counted)
+    worker.run()
+    assert all(renewed)
     assert world.states(campaign) == ["done"]
 
 

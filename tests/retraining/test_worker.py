@@ -115,7 +115,7 @@ def test_one_that_takes_too_much_memory_is_ended_and_says_so(world: RetrainingWo
 
 def test_cancelling_ends_the_process_on_whatever_host_it_runs(world: RetrainingWorld) -> None:
     name = _start(world, members=["efficiency"])
-    worker = _worker(world, lease_s=0.6)
+    worker = _worker(world, lease_s=3.0)
     thread = threading.Thread(target=worker.do_one)
     thread.start()
     _until(lambda: _found(world, name).state is RetrainingState.RUNNING)

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from guarded_service import Guarded, guarded_service
 from held_service import HeldService, held_service
+from waiting import until
 
 from perfmodel.errors import BusyError
 from perfmodel.estimator.captures.turns import Turns
@@ -63,11 +64,7 @@ def _attack(
 
 
 def _await_depth(service: HeldService, name: str, depth: int) -> None:
-    for _ in range(3_000):
-        if service.metrics()[f'perfmodel_queue_depth{{queue="{name}"}}'] >= depth:
-            return
-        threading.Event().wait(0.02)
-    raise AssertionError(f"{name} never came to {depth}")
+    until(lambda: service.metrics()[f'perfmodel_queue_depth{{queue="{name}"}}'] >= depth)
 
 
 def test_background_rounds_do_not_wait_for_captures(tmp_path: Path) -> None:
@@ -80,12 +77,8 @@ def test_background_rounds_do_not_wait_for_captures(tmp_path: Path) -> None:
         # The known job is worked out in a later round all the same.
         question = {"job": KNOWN, "placement": "H100-SXM5-80GB"}
         service.ask("predict", **question, deadline_ms=1)
-        for _ in range(3_000):
-            if service.ask("predict", **question, deadline_ms=1)["model_version"] == "held/1":
-                break
-            threading.Event().wait(0.02)
-        else:
-            raise AssertionError("the known job was never worked out")
+        until(lambda: service.ask("predict", **question, deadline_ms=1)["model_version"]
+              == "held/1")  # fmt: skip
         service.capture.gate.open()
 
 
