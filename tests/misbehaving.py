@@ -119,4 +119,4 @@ def misbehaving(acts: Sequence[Act], tls: ssl.SSLContext | None = None) -> Itera
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(timeout=5)
+        thread.join(timeout=PATIENCE_S)

@@ -104,7 +104,7 @@ def test_hints_are_put_where_the_supervisor_reads_them() -> None:
     thread = threading.Thread(target=supervise, daemon=True)
     thread.start()
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    assert put_hints(url, "default", "a job", {"perfParams": {"gamma": 1.0}})
+    assert put_hints(url, "default", "a job", {"perfParams": {"gamma": 1.0}}, timeout_s=PATIENCE_S)
     thread.join(PATIENCE_S)
     listener.close()
     head, _, body = b"".join(heard).partition(b"\r\n\r\n")

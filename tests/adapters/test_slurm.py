@@ -14,6 +14,7 @@ import httpx
 import pytest
 from adapter_world import FAILURES, raw_server, training
 from slurm_packages import Slurm, unpacked
+from waiting import PATIENCE_S
 
 from perfmodel.client import Client
 from perfmodel.estimator import Estimator
@@ -30,7 +31,7 @@ def comment(asked: dict[str, Any] = SMALL) -> str:
 
 
 def post(url: str, asked: dict[str, Any]) -> tuple[int, str]:
-    response = httpx.post(f"{url}/v1/adapters/slurm", json=asked, timeout=60.0)
+    response = httpx.post(f"{url}/v1/adapters/slurm", json=asked, timeout=PATIENCE_S)
     return response.status_code, response.text
 
 
@@ -110,7 +111,7 @@ def start(slurm_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     for process in running:
         process.terminate()
     for process in running:
-        process.wait(timeout=60)
+        process.wait(timeout=PATIENCE_S)
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from misbehaving import (
     speak_no_http,
     stay_silent,
 )
+from waiting import PATIENCE_S
 
 from perfmodel.client import (
     AsyncClient,
@@ -218,13 +219,19 @@ def test_a_silent_service_is_left_alone_for_a_while() -> None:
 
 def test_a_connection_is_used_again_and_replaced_when_it_was_closed() -> None:
     closing = say(headers={"Connection": "close"})
-    with misbehaving([say(), say(), closing]) as script, Client(script.url, retries=0) as client:
+    with (
+        misbehaving([say(), say(), closing]) as script,
+        Client(script.url, retries=0, timeout_s=PATIENCE_S) as client,
+    ):
         for _ in range(4):
             client.health()
         ports = [one.client_address[1] for one in script.requests]
         assert ports[0] == ports[1] == ports[2] != ports[3]
     # One that was kept and is dead by now costs nothing but a new one.
-    with misbehaving([say(), drop]) as script, Client(script.url, retries=0) as client:
+    with (
+        misbehaving([say(), drop]) as script,
+        Client(script.url, retries=0, timeout_s=PATIENCE_S) as client,
+    ):
         assert [client.health().status for _ in range(2)] == ["ready", "ready"]
         assert script.times() == 3
 
@@ -233,7 +240,7 @@ def test_too_long_an_answer_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("perfmodel.client.protocol.wire.MAX_BYTES", 100)
     with (
         misbehaving([say(200, b" " * 101)]) as script,
-        Client(script.url) as client,
+        Client(script.url, timeout_s=PATIENCE_S) as client,
         pytest.raises(UnreadableAnswerError, match="longer"),
     ):
         client.health()

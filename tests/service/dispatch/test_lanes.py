@@ -12,7 +12,7 @@ import httpx
 import pytest
 from guarded_service import Guarded, guarded_service
 from held_service import HeldService, held_service
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from perfmodel.errors import BusyError
 from perfmodel.estimator.captures.turns import Turns
@@ -101,7 +101,7 @@ def test_keys_take_turns_and_one_key_has_half_of_the_room() -> None:
         _on_terms_of("third")(threads.submit, order.append, "too many in all")
     held.set()
     for future in (first, *rest):
-        future.result(60)
+        future.result(PATIENCE_S)
     assert order == [
         "other 0", "one 0", "other 1", "one 1", "other 2", "one 2", "other 3",
     ]  # fmt: skip
@@ -143,7 +143,7 @@ def test_a_key_that_brings_too_much_is_told_429(guarded: Guarded) -> None:
     finally:
         held.set()
     for future in waiting:
-        future.result(60)
+        future.result(PATIENCE_S)
 
 
 def test_a_budget_is_stated_and_what_was_taken_is_told(guarded: Guarded) -> None:

@@ -14,7 +14,7 @@ from guarded_service import make_app
 from reported_service import Reported
 from running import running
 from sqlalchemy import update
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from perfmodel.cli import cli
 from perfmodel.client import Client
@@ -172,7 +172,7 @@ def test_the_command_asks_a_service(tmp_path: Path) -> None:
     with running(make_app(tmp_path)) as url:
         asked = CliRunner().invoke(cli, ["drift", "--json"], env={"PERFMODEL_URL": url})
         assert asked.exit_code == 0, asked.output
-        with Client(url) as service:
+        with Client(url, timeout_s=PATIENCE_S) as service:
             assert asdict(service.drift()) == json.loads(asked.stdout, object_hook=_tuples)
 
 
