@@ -14,7 +14,7 @@ from perfmodel.errors import StoreError
 from perfmodel.store.sql.connections import now
 from perfmodel.store.state import observations
 from perfmodel.store.state.database import Database
-from service.observations.expiry import Expiry
+from service.observations.expiry import _LONGEST_PAUSE_S, Expiry
 from service.settings import Settings
 from service.state.state import State
 
@@ -89,6 +89,7 @@ def test_a_sweep_goes_on_after_the_database_was_away(
 
     monkeypatch.setattr(state.observations, "remove_expired", remove_expired)
     expiry = Expiry(state, 0.04)
+    assert _LONGEST_PAUSE_S <= 1.0  # so that what expired is gone within two seconds
     expiry.start()
     until(lambda: len(swept) >= 3)
     expiry.stop()
