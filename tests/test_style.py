@@ -29,7 +29,7 @@ def test_tool_finds_nothing(command: list[str]) -> None:
 
 
 def test_no_test_judges_how_fast_the_machine_is() -> None:
-    """Speed is measured in ``benchmarks/``: see ``work_done.py``, ``waiting.py``, ``slowest.py``."""
+    """Speed is measured in ``benchmarks/``; tests count calls, wait, or note seconds."""
     found = [
         f"{path.relative_to(ROOT)}: {line.strip()}"
         for path in sorted((ROOT / "tests").rglob("*.py"))
