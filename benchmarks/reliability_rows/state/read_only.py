@@ -15,7 +15,7 @@ from reliability_rows.state.asking import Caller, said
 from reliability_rows.state.faults import Faults, faulty_folder
 
 #: Longer than a start takes, or until changes are taken again: no time is promised for either.
-_PATIENCE_S = 120.0
+_PATIENCE_S = 300.0
 
 
 def measure(count: int) -> Found:
