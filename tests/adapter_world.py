@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from synthetic_workloads import mlp
+from waiting import PATIENCE_S
 
 from perfmodel.errors import UnknownModelError
 from perfmodel.estimator import CapturedStep
@@ -83,16 +84,24 @@ def _say(body: bytes, status: str = "200 OK") -> Callable[[socket.socket], None]
 
 
 def _drip(connection: socket.socket) -> None:
+    """Send a byte at a time until nobody listens."""
     connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
-    for _ in range(100):
+    until_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until_s:
         connection.sendall(b" ")
         time.sleep(0.05)
+
+
+def _stay_silent(connection: socket.socket) -> None:
+    """Say nothing until the client hangs up."""
+    connection.settimeout(PATIENCE_S)
+    connection.recv(1)
 
 
 #: What a service may do in place of answering.
 FAILURES: dict[str, Callable[[socket.socket], None]] = {
     "hangs up": lambda connection: None,
-    "slow": lambda connection: time.sleep(2),
+    "slow": _stay_silent,
     "drips": _drip,
     "garbage": _say(b"<html>not JSON</html>"),
     "another shape": _say(b'{"samples_per_second": [[1.0]], "accelerators": 3}'),

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.request import Request, urlopen
 
-#: Longer than any answer takes, however busy the machine is.
-PATIENCE_S = 120.0
+from waiting import PATIENCE_S
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,12 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
+from waiting import PATIENCE_S, until
 from websockets.sync.client import ClientConnection, connect
 
 #: Path of a Chromium; without it the one on the path is taken, or Debian's is installed.
 PROGRAM = "PERFMODEL_CHROMIUM"
 
-#: For anything that comes about sooner or later; a busy machine makes it later.
-_PATIENCE_S = 120.0
 _POLL_S = 0.03
 
 #: Middle of an element that stands still from one frame to the next and has nothing before it;
@@ -108,7 +107,7 @@ class Tab:
         number = next(self._numbers)
         self.socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
         while True:
-            message = json.loads(self.socket.recv(timeout=_PATIENCE_S))
+            message = json.loads(self.socket.recv(timeout=PATIENCE_S))
             if message.get("id") == number:
                 assert "error" not in message, f"{method}: {message['error']}"
                 return dict(message["result"])
@@ -135,10 +134,10 @@ class Tab:
 
     def wait(self, script: str) -> Any:
         """Wait until an expression is true, and return its value."""
-        until = time.monotonic() + _PATIENCE_S
+        until_s = time.monotonic() + PATIENCE_S
         # An element comes as an object without fields, which Python takes for nothing.
         while (value := self.run(script)) in (None, False, 0, ""):
-            if time.monotonic() > until:
+            if time.monotonic() > until_s:
                 shown = " ".join(self.run("document.body.innerText").split())[:400]
                 raise AssertionError(f"never true: {script} {self.complaints}; shown: {shown}")
             time.sleep(_POLL_S)
@@ -149,10 +148,10 @@ class Tab:
         answer = self.send("Page.navigate", url=url)
         assert "errorText" not in answer, f"{url}: {answer['errorText']}"
         # Until then a question might still reach the page before it, which looks alike.
-        until = time.monotonic() + _PATIENCE_S
+        until_s = time.monotonic() + PATIENCE_S
         while answer["loaderId"] not in self._loaded:
-            assert time.monotonic() < until, f"{url} was not loaded"
-            self._note(json.loads(self.socket.recv(timeout=_PATIENCE_S)))
+            assert time.monotonic() < until_s, f"{url} was not loaded"
+            self._note(json.loads(self.socket.recv(timeout=PATIENCE_S)))
 
     def settle(self) -> None:
         """Wait until what follows from a new layout, such as pictures of another width, is done."""
@@ -210,10 +209,7 @@ class Tab:
     def saved(self, name: str) -> str:
         """Wait for a file that the page saves, and return its text."""
         path = self.downloads / name
-        until = time.monotonic() + _PATIENCE_S
-        while not path.is_file() or not path.stat().st_size:
-            assert time.monotonic() < until, f"{name} was not saved: {os.listdir(self.downloads)}"
-            time.sleep(_POLL_S)
+        until(lambda: path.is_file() and path.stat().st_size, every_s=_POLL_S)
         text = path.read_text(encoding="utf-8")
         path.unlink()
         return text
@@ -241,7 +237,7 @@ def browser(folder: Path, *options: str) -> Iterator[Tab]:
             )  # fmt: skip
         try:
             with connect(_page(profile / "DevToolsActivePort", process), max_size=None,
-                         open_timeout=_PATIENCE_S) as socket:  # fmt: skip
+                         open_timeout=PATIENCE_S) as socket:  # fmt: skip
                 yield _tab(socket, downloads)
         finally:
             _end(process)
@@ -259,7 +255,7 @@ def _tab(socket: ClientConnection, downloads: Path) -> Tab:
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
-        process.wait(timeout=_PATIENCE_S)
+        process.wait(timeout=PATIENCE_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -267,18 +263,18 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _page(ports: Path, process: subprocess.Popen[bytes]) -> str:
     """Return the address of the first page, when there is one."""
-    until = time.monotonic() + _PATIENCE_S
+    until_s = time.monotonic() + PATIENCE_S
     while True:
         lines = ports.read_text().splitlines() if ports.is_file() else []
         for tab in _tabs(int(lines[0])) if len(lines) > 1 else []:
             if tab["type"] == "page":
                 return str(tab["webSocketDebuggerUrl"])
         assert process.poll() is None, "Chromium ended"
-        assert time.monotonic() < until, "Chromium does not start"
+        assert time.monotonic() < until_s, "Chromium does not start"
         time.sleep(_POLL_S)
 
 
 def _tabs(port: int) -> list[dict[str, Any]]:
-    with urlopen(f"http://127.0.0.1:{port}/json/list", timeout=_PATIENCE_S) as answer:
+    with urlopen(f"http://127.0.0.1:{port}/json/list", timeout=PATIENCE_S) as answer:
         tabs: list[dict[str, Any]] = json.load(answer)
     return tabs

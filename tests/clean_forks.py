@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-#: Longer than any of them takes.
-_PATIENCE_S = 120.0
+from waiting import PATIENCE_S
+
 _TESTS = Path(__file__).parent
 
 
@@ -48,7 +48,7 @@ class CleanForks:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._parent.communicate(timeout=_PATIENCE_S)
+        self._parent.communicate(timeout=PATIENCE_S)
 
 
 def fork_on_demand(work: Callable[..., Any]) -> None:
@@ -57,6 +57,6 @@ def fork_on_demand(work: Callable[..., Any]) -> None:
     for line in sys.stdin:
         child = context.Process(target=work, args=json.loads(line))
         child.start()
-        child.join(_PATIENCE_S)
+        child.join(PATIENCE_S)
         print(json.dumps(child.exitcode), flush=True)
         child.kill()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 from postgresql import PostgresqlServer, running_postgresql
+from slowest import Slowest
 
 from perfmodel.store.sql.connections import Connections
 from perfmodel.store.sql.migrate import migrate
@@ -64,6 +65,14 @@ def settings_of_its_own() -> Iterator[None]:
     for name in _settings().keys() - before.keys():
         del os.environ[name]
     os.environ.update(before)
+
+
+@pytest.fixture
+def slowest(record_property: Callable[[str, object], None]) -> Iterator[Slowest]:
+    """Tell beside the verdict how long the slowest of what a test times took."""
+    found = Slowest()
+    yield found
+    record_property("slowest_s", found.seconds)
 
 
 @pytest.fixture

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from collections.abc import Mapping
 from typing import Any, Protocol
+
+from waiting import until
 
 CARDS = ("T4", "A100-SXM4-80GB", "V100-SXM2-16GB")
 JOBS: list[dict[str, Any]] = [
@@ -16,8 +17,6 @@ JOBS: list[dict[str, Any]] = [
         2 * [(18, "training"), (50, "training"), (18, "inference"), (50, "inference")]
     )
 ]  # fmt: skip
-#: Longer than any machine takes to compare what is sent here.
-_PATIENCE_S = 120.0
 
 
 class _Asks(Protocol):
@@ -57,24 +56,23 @@ class Drifting:
 
     def drift(self, compared: int | None = None) -> dict[str, Any]:
         """Return how things stand once all that was sent is compared."""
-        until_s = time.monotonic() + _PATIENCE_S
-        while True:
+        wanted = self.sent if compared is None else compared
+
+        def all_compared() -> dict[str, Any] | None:
             found: dict[str, Any] = self._client.get("/v1/drift", headers=self._headers).json()
-            if found["compared"] == (self.sent if compared is None else compared):
-                return found
-            assert time.monotonic() < until_s, found
-            time.sleep(0.2)
+            return found if found["compared"] == wanted else None
+
+        return until(all_compared, every_s=0.2)
 
     def alarms(self, count: int, state: str) -> list[dict[str, Any]]:
         """Return so many alarms in a state, once there are."""
-        until_s = time.monotonic() + _PATIENCE_S
-        while True:
+
+        def as_many() -> tuple[list[dict[str, Any]]] | None:
             listed = self._client.get("/v1/drift", headers=self._headers).json()["alarms"]
             found = [one for one in listed if one["state"] == state]
-            if len(found) == count:
-                return found
-            assert time.monotonic() < until_s, listed
-            time.sleep(0.2)
+            return (found,) if len(found) == count else None
+
+        return until(as_many, every_s=0.2)[0]
 
     def _step(self, slow: Mapping[str, float]) -> dict[str, Any]:
         at, card = self._random.randrange(len(JOBS)), self._random.choice(CARDS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from made_up_products import product_step
 from migrated import migrated_sqlite
+from waiting import PATIENCE_S, until
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator import CapturedStep, Estimator
@@ -27,9 +27,6 @@ from perfmodel.types import Basis
 from service.app import create_app
 from service.dispatch.dispatcher import Dispatcher
 from service.settings import Settings
-
-#: Longer than any test takes; a gate that is forgotten fails a test and does not hang it.
-PATIENCE_S = 120.0
 
 
 class Gate:
@@ -46,6 +43,7 @@ class Gate:
         self._open.set()
 
     def pass_through(self) -> None:
+        # A gate that is forgotten fails a test and does not hang it.
         assert self._open.wait(PATIENCE_S), "nobody opened the gate"
 
 
@@ -126,10 +124,8 @@ class HeldService:
         """Open every gate and wait until nothing is under way."""
         self.model.gate.open()
         self.capture.gate.open()
-        until = time.monotonic() + PATIENCE_S
-        while any(self._depths()) or self.dispatcher.deadlines.under_way:
-            assert time.monotonic() < until, "something is still under way"
-            time.sleep(0.005)
+        until(lambda: not any(self._depths()) and not self.dispatcher.deadlines.under_way,
+              every_s=0.005)  # fmt: skip
 
     def _depths(self) -> list[float]:
         return [depth for name, depth in self.metrics().items() if "queue_depth" in name]

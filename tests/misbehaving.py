@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from waiting import PATIENCE_S
+
 READY = {"status": "ready", "detail": []}
 
 #: What is done with one request.
@@ -60,14 +62,22 @@ def drop_halfway(handler: BaseHTTPRequestHandler) -> None:
 
 
 def drip(handler: BaseHTTPRequestHandler) -> None:
-    """Send a byte at a time, each well within any timeout of a socket."""
+    """Send a byte at a time, each well within any timeout of a socket, until nobody listens."""
     handler.send_response(200)
-    handler.send_header("Content-Length", "1000")
+    handler.send_header("Content-Length", "1000000")
     handler.end_headers()
-    for _ in range(40):
+    until_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until_s:
         handler.wfile.write(b" ")
         handler.wfile.flush()
         time.sleep(0.05)
+
+
+def stay_silent(handler: BaseHTTPRequestHandler) -> None:
+    """Say nothing, until the client hangs up."""
+    handler.connection.settimeout(PATIENCE_S)
+    handler.close_connection = True
+    handler.rfile.read(1)
 
 
 def speak_no_http(handler: BaseHTTPRequestHandler) -> None:
@@ -109,4 +119,4 @@ def misbehaving(acts: Sequence[Act], tls: ssl.SSLContext | None = None) -> Itera
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(timeout=5)
+        thread.join(timeout=PATIENCE_S)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from asking import Service
 from fastapi import FastAPI
 from running import running
 from sqlalchemy import insert
+from waiting import until
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import UnknownModelError
@@ -179,7 +179,4 @@ def observe_drift(service: Service, *, count: int = 60) -> None:
         seen.append({**asked, "step_time_s": step_s * slower * (1.0 + 0.01 * (number % 5))})
     for one in seen:
         service.ask("/v1/observations", [one])
-    until = time.monotonic() + 120
-    while service.ask("/v1/drift")["compared"] < count:
-        assert time.monotonic() < until, "observations are not compared"
-        time.sleep(0.2)
+    until(lambda: service.ask("/v1/drift")["compared"] >= count, every_s=0.2)

@@ -16,13 +16,11 @@ from typing import Any
 import psutil
 import pytest
 from sqlalchemy.engine import make_url
+from waiting import PATIENCE_S, until
 
 from perfmodel.store.sql.connections import Connections
 from perfmodel.store.sql.migrate import migrate
 from perfmodel.store.sql.tables import METADATA
-
-#: Longer than a server takes for anything here, however busy the machine is.
-_PATIENCE_S = 120.0
 
 
 class PostgresqlServer:
@@ -77,7 +75,7 @@ class PostgresqlServer:
         """End the server at once, as a crash would, and start it again on what it has on disk."""
         process = psutil.Process(self._server.get_pid())
         process.send_signal(signal.SIGQUIT)
-        process.wait(_PATIENCE_S)
+        process.wait(PATIENCE_S)
         try:
             yield
         finally:
@@ -99,11 +97,8 @@ def wait_until_alone(url: str) -> None:
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
         "AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
     )
-    until = time.monotonic() + _PATIENCE_S
     with psycopg.connect(url, autocommit=True) as connection:
-        while connection.execute(others).fetchone() != (0,):
-            assert time.monotonic() < until, "others do not leave"
-            time.sleep(0.01)
+        until(lambda: connection.execute(others).fetchone() == (0,), every_s=0.01)
 
 
 @contextmanager
@@ -126,18 +121,18 @@ def running_postgresql() -> Iterator[PostgresqlServer]:
         # At once: nothing that it wrote is needed any more.
         process = psutil.Process(server.get_pid())
         process.send_signal(signal.SIGQUIT)
-        process.wait(_PATIENCE_S)
+        process.wait(PATIENCE_S)
         server.cleanup()
 
 
 def _started(package: Any, folder: Path) -> Any:
     """Return a server that is ready; the package waits ten seconds for one, and then is unsure."""
-    until = time.monotonic() + _PATIENCE_S
+    until_s = time.monotonic() + PATIENCE_S
     while True:
         try:
             return package.get_server(folder, cleanup_mode="delete")
         except (subprocess.TimeoutExpired, AssertionError):
-            if time.monotonic() > until:
+            if time.monotonic() > until_s:
                 raise
             time.sleep(0.5)
 

@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+from waiting import until
+
 from perfmodel.profilers.processes.meeting import Meeting
 
 
@@ -33,8 +35,9 @@ def die(meeting: Meeting, position: int) -> None:
 
 
 def hang(meeting: Meeting, position: int, told: str) -> int:
-    """Answer in the first member; hang in the second, which has a child."""
+    """Hang in the second member, which has a child; the first answers once it does."""
     if position == 0:
+        until(lambda: Path(told).exists() and len(Path(told).read_text().split()) == 2)
         return 0
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     Path(told).write_text(f"{os.getpid()} {child.pid}")

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from free_ports import free_port
+from waiting import PATIENCE_S
 
 #: A folder with the unpacked packages; without it they are fetched.
 FOLDER = "PERFMODEL_SLURM_ROOT"
@@ -105,8 +107,7 @@ class Slurm:
     def configure(self, plugin: str) -> None:
         """Write slurm.conf with one more line."""
         (self.folder / "state").mkdir(parents=True)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True)
         conf = _CONF.format(
             host=socket.gethostname(), user=user.stdout.strip(), plugins=self.plugins,
@@ -118,8 +119,7 @@ class Slurm:
         """Write a configuration in which this machine is the one node that runs jobs."""
         self.configure("")
         conf = self.folder / "slurm.conf"
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         kept = [
             line
             for line in conf.read_text().splitlines()
@@ -147,7 +147,7 @@ class Slurm:
             env=self.environment, cwd=self.folder,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        until = time.monotonic() + 120
+        until = time.monotonic() + PATIENCE_S
         while "idle" not in self.run("sinfo", "--noheader", "--format=%T").stdout:
             if process.poll() is not None or time.monotonic() > until:
                 process.kill()
@@ -162,7 +162,7 @@ class Slurm:
             env=self.environment | environment, cwd=self.folder,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        until = time.monotonic() + 120
+        until = time.monotonic() + PATIENCE_S
         while self.run("scontrol", "ping", check=False).returncode:
             assert process.poll() is None, (self.folder / "slurmctld.log").read_text()
             if time.monotonic() > until:

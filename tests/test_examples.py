@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
@@ -39,7 +40,7 @@ def service(tmp_path: Path) -> Iterator[str]:
         assert found is not None
         yield found.group()
         process.terminate()
-        process.wait(timeout=60)
+        process.wait(timeout=PATIENCE_S)
 
 
 def test_the_list_of_examples_is_complete() -> None:

@@ -201,7 +201,9 @@ PROMISES: tuple[Row, ...] = (
             "tests/traces/formats/test_mutated_files.py",
             "tests/traces/formats/test_hostile_files.py",
             "tests/capture/test_onnx_hostile.py",
+            within_s=2.0,
         ),
+        is_timed=True,
         how="files of every trace format and ONNX files changed at random, and files made to take "
         "much time or memory",
     ),

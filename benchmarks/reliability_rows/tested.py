@@ -29,19 +29,28 @@ class Told:
     ----------
     figures : Counter of str
         What tests recorded, added up.
+    slowest_s : float
+        What took longest of all that tests timed (``tests/slowest.py``); they judge no times.
     """
 
     passed: int = 0
     failed: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     figures: Counter[str] = field(default_factory=Counter)
+    slowest_s: float = 0.0
 
 
-def by_tests(*names: str) -> Callable[[int], Found]:
-    """Return what runs tests as often as it is told and reads what came of them."""
+def by_tests(*names: str, within_s: float | None = None) -> Callable[[int], Found]:
+    """Return what runs tests as often as it is told and reads what came of them.
+
+    Parameters
+    ----------
+    within_s : float or None
+        Longest that anything they time may take.
+    """
 
     def measure(count: int) -> Found:
-        return judged(run_tests(names, count))
+        return judged(run_tests(names, count), within_s=within_s)
 
     return measure
 
@@ -72,17 +81,28 @@ def read_report(path: Path) -> Told:
         else:
             told.passed += 1
         for one in case.iter("property"):
-            told.figures[str(one.get("name"))] += int(str(one.get("value")))
+            _note(told, str(one.get("name")), str(one.get("value")))
     return told
 
 
-def judged(told: Told) -> Found:
+def _note(told: Told, name: str, value: str) -> None:
+    if name == "slowest_s":
+        told.slowest_s = max(told.slowest_s, float(value))
+    else:
+        told.figures[name] += int(value)
+
+
+def judged(told: Told, *, within_s: float | None = None) -> Found:
     """Return what tests say of a promise: one that was skipped says nothing."""
     if not told.failed and told.skipped:
         raise NotHereError(f"skipped here: {', '.join(told.skipped[:3])}")
     figures = [f"{count:,} {what}" for what, count in told.figures.items()]
     total = told.passed + len(told.failed)
     parts = [*figures, f"{told.passed} of {total} tests passed"]
+    if within_s is not None:
+        parts.append(f"the slowest {told.slowest_s:.2f} s of the processor")
     if told.failed:
         parts.append(f"not {', '.join(told.failed[:3])}")
-    return Found(measured="; ".join(parts), held=told.passed > 0 and not told.failed)
+    in_time = within_s is None or told.slowest_s <= within_s
+    held = told.passed > 0 and not told.failed and in_time
+    return Found(measured="; ".join(parts), held=held)

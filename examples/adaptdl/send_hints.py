@@ -15,7 +15,12 @@ def main(url: str, supervisor: str, model: str, accelerator: str, name: str) -> 
     job = {"model": model, "mode": "training", "batch_size": 1}
     try:
         grid = step_grid(
-            Service(url), job, accelerator, batch_sizes=[32, 64, 128], max_replicas=16, per_host=4
+            Service(url, timeout_s=120.0),
+            job,
+            accelerator,
+            batch_sizes=[32, 64, 128],
+            max_replicas=16,
+            per_host=4,
         )
     except NoAnswerError as problem:
         print(f"The job starts without hints: {problem}", file=sys.stderr)

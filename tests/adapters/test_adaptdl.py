@@ -9,6 +9,7 @@ import threading
 import numpy as np
 import pytest
 from adapter_world import FAILURES, raw_server, training
+from waiting import PATIENCE_S
 
 from perfmodel.adapters.adaptdl import StepGrid, perf_params, put_hints, sched_hints, step_grid
 from perfmodel.adapters.adaptdl_speedup import BatchRange, linear_speedup, speedup_fn
@@ -103,8 +104,8 @@ def test_hints_are_put_where_the_supervisor_reads_them() -> None:
     thread = threading.Thread(target=supervise, daemon=True)
     thread.start()
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    assert put_hints(url, "default", "a job", {"perfParams": {"gamma": 1.0}})
-    thread.join(timeout=5)
+    assert put_hints(url, "default", "a job", {"perfParams": {"gamma": 1.0}}, timeout_s=PATIENCE_S)
+    thread.join(PATIENCE_S)
     listener.close()
     head, _, body = b"".join(heard).partition(b"\r\n\r\n")
     assert head.startswith(b"PUT /hints/default/a%20job HTTP/1.1")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from adapter_world import training
+from waiting import PATIENCE_S
 
 from perfmodel.adapters.ask import Service
 from perfmodel.adapters.gavel_jobs import gavel_jobs
@@ -25,7 +26,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 def run(path: str, *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, EXAMPLES / path, *arguments],
-        capture_output=True, text=True, check=False, timeout=60, cwd=EXAMPLES.parent,
+        capture_output=True, text=True, check=False, timeout=PATIENCE_S, cwd=EXAMPLES.parent,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout

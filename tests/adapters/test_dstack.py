@@ -13,6 +13,7 @@ import httpx
 import pytest
 from adapter_world import training
 from foreign_venv import python_with
+from waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 CHILD = Path(__file__).with_name("dstack_child.py")
@@ -49,7 +50,7 @@ def apply(url: str, body: Any, kind: str = "run", prefix: str = "") -> tuple[int
         f"{url}/v1/adapters/dstack{prefix}/apply_policies/on_{kind}_apply",
         content=body if isinstance(body, bytes) else json.dumps(body).encode(),
         headers={"Content-Type": "application/json"},
-        timeout=60.0,
+        timeout=PATIENCE_S,
     )
     return response.status_code, response.json()
 

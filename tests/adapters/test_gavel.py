@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from adapter_world import training
+from waiting import PATIENCE_S, until
 
 from perfmodel.adapters.ask import NoAnswerError, Service
 from perfmodel.adapters.gavel import GavelJob, GavelTable, throughput_table
@@ -212,14 +212,11 @@ def test_the_next_table_is_asked_for_while_the_last_one_answers(service: Service
         def cells(self, *args: Any) -> Any:
             asked.append(args)
             if len(asked) > 1:
-                may_answer.wait(timeout=60)
+                may_answer.wait(PATIENCE_S)
             return service.cells(*args)
 
     oracle = OracleThroughputs(Slow(), jobs()[1:2], WORKERS, refresh_s=0.0)
     first = oracle["v100"][WIDE, 1]["null"]
     assert oracle["v100"][WIDE, 1]["null"] == first  # not held up by the second question
     may_answer.set()
-    until = time.monotonic() + 60
-    while len(asked) < 2 and time.monotonic() < until:
-        time.sleep(0.01)
-    assert len(asked) >= 2
+    until(lambda: len(asked) >= 2)

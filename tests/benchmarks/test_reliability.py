@@ -99,6 +99,21 @@ def test_tests_that_fail_or_were_skipped_hold_nothing(tmp_path: Path) -> None:
     assert not judged(read_report(report)).held
 
 
+def test_the_slowest_of_what_tests_timed_is_held_to_the_promise(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    cases = [
+        f'<testcase name="{name}"><properties><property name="slowest_s" value="{seconds}"/>'
+        "</properties></testcase>"
+        for name, seconds in (("a", 0.25), ("b", 1.5), ("c", 0.5))
+    ]
+    report.write_text(f"<testsuite>{''.join(cases)}</testsuite>")
+    told = read_report(report)
+    assert judged(told).held and judged(told, within_s=1.5).held
+    late = judged(told, within_s=1.4)
+    words = "3 of 3 tests passed; the slowest 1.50 s of the processor"
+    assert late == Found(measured=words, held=False)
+
+
 def test_bodies_keep_what_was_made_up_and_take_what_is_documented() -> None:
     chance = random.Random(1)
     bodies = [mixed({"job": 0, "x": 1}, [{"job": "known"}], chance) for _ in range(40)]

@@ -5,21 +5,24 @@ from __future__ import annotations
 import errno
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from campaign_world import Bench, CampaignWorld, jobs
-from sqlalchemy import ColumnElement, Connection
+from jumping_clock import jump as jump_by
+from waiting import until
 
+from perfmodel.campaigns import lease_keeper
 from perfmodel.campaigns.events import WorkEventKind
 from perfmodel.errors import MeasurementError, StoreError
 from perfmodel.graph.job import Job
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.worker import Failure
 from perfmodel.store import durable
-from perfmodel.store.sql import leases
+from perfmodel.store.campaigns.task_store import Wanted
 
 
 def test_a_device_that_disappears_gives_its_task_back(world: CampaignWorld) -> None:
@@ -129,12 +132,6 @@ def test_an_interrupted_worker_gives_its_task_back(world: CampaignWorld) -> None
     ]  # fmt: skip
 
 
-def _jump(monkeypatch: pytest.MonkeyPatch, by_s: float) -> None:
-    """Let the clock of the database go on or back."""
-    right: Callable[[Connection], ColumnElement[float]] = leases.clock
-    monkeypatch.setattr(leases, "clock", lambda connection: right(connection) + by_s)
-
-
 @pytest.mark.parametrize("by_s", [86_400.0, -86_400.0])
 def test_a_clock_that_jumps_lets_no_task_end_twice(
     world: CampaignWorld, monkeypatch: pytest.MonkeyPatch, by_s: float
@@ -143,7 +140,7 @@ def test_a_clock_that_jumps_lets_no_task_end_twice(
     first, second = Bench(), Bench()
 
     def jump(job: Job) -> None:
-        _jump(monkeypatch, by_s)
+        jump_by(monkeypatch, by_s)
         # A second worker finds the lease run out, or given for a time that no lease is given for.
         other = replace(world.device, device="gpu:91")
         assert world.worker(second, device=other).run().finished == 1
@@ -162,20 +159,37 @@ def test_the_clock_of_a_worker_may_jump_as_it_likes(
     world: CampaignWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     campaign = world.enter(jobs(1))
+    renewed: list[object] = []
+    anything = Wanted(accelerators=["any"])
 
     def jump(job: Job) -> None:
         monkeypatch.setattr(time, "time", lambda: 0.0)
-        time.sleep(0.3)  # three leases
+        # Two thirds of a lease pass for the database, and again, and again.
+        for _ in range(3):
+            jump_by(monkeypatch, 40.0)
+            before = len(renewed)
+            until(lambda before=before: len(renewed) > before + 1)
+            assert world.task_store.claim("other", anything, lease_s=60.0) is None
+        assert all(renewed)
 
-    others = Bench()
-    worker = world.worker(Bench(before=jump), lease_s=0.1)
-    thread = threading.Thread(target=worker.run)
-    thread.start()
-    time.sleep(0.1)
-    other = replace(world.device, device="gpu:91")
-    assert world.worker(others, device=other).run().ended == 0
-    thread.join(60)
-    assert others.begun == []
+    class Hasty(threading.Event):
+        """Waits no longer than this whatever it is told."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            return super().wait(0.01)
+
+    hasty = SimpleNamespace(Event=Hasty, Thread=threading.Thread)
+    monkeypatch.setattr(lease_keeper, "threading", hasty)
+    worker = world.worker(Bench(before=jump), lease_s=60.0)
+    renew = worker._tasks.renew
+
+    def counted(*args: Any, **options: Any) -> bool:
+        held = renew(*args, **options)
+        renewed.append(held)
+        return held
+
+    monkeypatch.setattr(worker._tasks, "renew", counted)
+    worker.run()
     assert world.states(campaign) == ["done"]
 
 

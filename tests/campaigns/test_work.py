@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from campaign_world import SPEC, Bench, CampaignWorld, jobs
+from waiting import PATIENCE_S, until
 
+from perfmodel.campaigns import work
 from perfmodel.campaigns.device import CampaignDevice
 from perfmodel.campaigns.events import WorkEventKind
 from perfmodel.campaigns.policy import Order
 from perfmodel.errors import InvalidInputError
+from perfmodel.graph.job import Job
 from perfmodel.profilers.worker import Failure, machine_lock
 from perfmodel.store.campaigns.campaign_records import TaskState
 from perfmodel.store.campaigns.task_store import Wanted
@@ -30,17 +35,31 @@ def test_every_workload_is_measured_once_and_kept(world: CampaignWorld) -> None:
     assert not list(world.profiles.folder.rglob("*.json.gz"))
 
 
-def test_what_the_folder_holds_is_not_measured_again(world: CampaignWorld) -> None:
+def _taking_s(seconds: float, monkeypatch: pytest.MonkeyPatch) -> Callable[[Job], None]:
+    """Return a measurement that takes so long, by a clock that stands still otherwise."""
+    now_s = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: now_s[0], sleep=time.sleep)
+    monkeypatch.setattr(work, "time", clock)
+
+    def measure(job: Job) -> None:
+        now_s[0] += seconds
+
+    return measure
+
+
+def test_what_the_folder_holds_is_not_measured_again(
+    world: CampaignWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.enter(jobs(2))
     world.worker(Bench()).run()
     campaign = world.enter(jobs(3))
-    bench = Bench()
+    bench = Bench(before=_taking_s(3.0, monkeypatch))
     report = world.worker(bench).run()
     assert (report.finished, report.held) == (1, 2)
     assert [job.batch_size for job in bench.begun] == [3]
     assert world.states(campaign) == ["done"] * 3
     found = world.campaigns.find(campaign)
-    assert found is not None and found.spent_s < 1.0
+    assert found is not None and found.spent_s == 3.0
 
 
 def test_a_failure_is_kept_with_its_reason_and_the_others_go_on(world: CampaignWorld) -> None:
@@ -66,11 +85,12 @@ def test_a_worker_takes_what_its_device_can_do(world: CampaignWorld) -> None:
     assert [job.batch_size for job in on_gpu.begun] == [1, 2]
 
 
-def test_no_task_is_begun_once_the_time_is_spent(world: CampaignWorld) -> None:
-    campaign = world.enter(jobs(5), budget_s=0.05)
-    bench = Bench(before=lambda job: time.sleep(0.03))
-    report = world.worker(bench).run()
-    # 0.03 s are less than 0.05 s, 0.06 s are not.
+def test_no_task_is_begun_once_the_time_is_spent(
+    world: CampaignWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    campaign = world.enter(jobs(5), budget_s=5.0)
+    report = world.worker(Bench(before=_taking_s(3.0, monkeypatch))).run()
+    # 3 s are less than 5 s, 6 s are not.
     assert report.finished == 2
     found = world.campaigns.find(campaign)
     assert found is not None and found.is_spent
@@ -105,7 +125,7 @@ def test_several_workers_share_a_campaign(world: CampaignWorld) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
     begun = [job.batch_size for bench in benches for job in bench.begun]
     assert sorted(begun) == list(range(1, 13))
     assert world.states(campaign) == ["done"] * 12
@@ -118,17 +138,14 @@ def test_two_workers_on_one_device_take_turns_and_say_so(world: CampaignWorld) -
     thread = threading.Thread(target=worker.run)
     with machine_lock(world.device.turn_lock):
         thread.start()
-        deadline_s = time.monotonic() + 60
-        while not world.events:
-            assert time.monotonic() < deadline_s
-            time.sleep(0.01)
+        until(lambda: world.events)
         assert [event.kind for event in world.events] == [WorkEventKind.DEVICE_BUSY]
         assert "takes turns" in world.events[0].text
         # It has taken nothing on while it waits: others could do it elsewhere.
         assert world.task_store.has_open(Wanted(accelerators=["any"]))
         time.sleep(0.05)
         assert len(world.events) == 1
-    thread.join(60)
+    thread.join(PATIENCE_S)
     assert world.events[-1].kind is WorkEventKind.FINISHED
 
 

@@ -12,7 +12,6 @@ import textwrap
 import numpy as np
 import onnx
 import pytest
-from bounded_time import bounded_cpu_s, bounded_s
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from often import often
@@ -27,16 +26,23 @@ from perfmodel.types import Mode
 X, Y = tensor_info("x", [2, 4]), tensor_info("y", None)
 
 
+@pytest.fixture(autouse=True)
+def told_how_long(slowest, monkeypatch):
+    """Time each capture."""
+
+    plain = capture_onnx
+
+    def timed(*args, **options):
+        with slowest.timing():
+            return plain(*args, **options)
+
+    monkeypatch.setitem(globals(), "capture_onnx", timed)
+
+
 def refused(data, pattern, **options):
-    caught = []
-
-    def attempt():
-        with pytest.raises(UnsupportedOnnxError, match=pattern) as refusal:
-            capture_onnx(data, **options)
-        caught.append(refusal.value)
-
-    assert bounded_cpu_s(attempt, within_s=2.0) < 2.0
-    return caught[0]
+    with pytest.raises(UnsupportedOnnxError, match=pattern) as refusal:
+        capture_onnx(data, **options)
+    return refusal.value
 
 
 def small_network():
@@ -328,7 +334,7 @@ def test_too_many_nodes_are_refused():
     refused(data.SerializeToString(), "13,000 nodes; at most 12,000")
 
 
-def test_millions_of_empty_fields_are_refused_in_bounded_time():
+def test_millions_of_empty_fields_are_refused():
     opset = b"\x42\x02\x10\x11"
     refused(opset + nested(7, b"\x0a\x00" * 3_000_000, 1), "more than 500,000 protobuf fields")
 
@@ -396,7 +402,7 @@ def test_a_damaged_file_on_disk_is_refused_and_closed(tmp_path):
     refused(path, "no ONNX file")
 
 
-def test_the_heaviest_file_stays_within_two_seconds_and_half_a_gigabyte():
+def test_the_heaviest_file_stays_within_half_a_gigabyte(slowest):
     # As many nodes as the limits allow, each with a computed constant of the largest size.
     program = textwrap.dedent("""
         import time
@@ -418,11 +424,8 @@ def test_the_heaviest_file_stays_within_two_seconds_and_half_a_gigabyte():
         print(seconds, status.partition("VmHWM:")[2].split()[0])
     """)
 
-    def attempt_s():
-        out = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300
-        ).stdout.split()
-        assert int(out[1]) < 512 * 1024
-        return float(out[0])
-
-    assert bounded_s(attempt_s, within_s=2.0) < 2.0
+    out = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300
+    ).stdout.split()
+    assert int(out[1]) < 512 * 1024
+    slowest.note(float(out[0]))

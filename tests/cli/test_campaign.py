@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from migrated import migrated_sqlite
+from waiting import PATIENCE_S
 
 from perfmodel.cli import cli
 from perfmodel.store.profiles import ProfileStore
@@ -108,13 +109,17 @@ def test_a_killed_worker_loses_one_workload_and_the_next_does_the_rest(
     first = worker.stderr.readline()
     time.sleep(0.05)  # somewhere in the second measurement
     worker.send_signal(signal.SIGKILL)
-    worker.wait(60)
+    worker.wait(PATIENCE_S)
     worker.stderr.close()
     assert "[1/2] zoo/mlp inference batch 1 fp32: finished" in first
+    # A signal that comes late finds the second one done as well.
+    found = json.loads(_run("results", name, "--database", database, "--json").stdout)["tasks"]
+    done = sum(task["state"] == "done" for task in found)
+    assert done >= 1
     rest = _run(*work, "--json")
     assert rest.exit_code == 0, rest.stderr
     report = json.loads(rest.stdout)
-    assert report["finished"] + report["held"] == 1
+    assert report["finished"] + report["held"] == 2 - done
     tasks = json.loads(_run("results", name, "--database", database, "--json").stdout)["tasks"]
     assert [task["state"] for task in tasks] == ["done", "done"]
     assert tasks[0]["attempts"] == 1

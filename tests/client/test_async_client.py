@@ -12,6 +12,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from misbehaving import Script, misbehaving
+from waiting import PATIENCE_S
 
 from perfmodel.client import AsyncClient, Client, RefusedError
 from perfmodel.client.forms import Job
@@ -91,8 +92,8 @@ def test_waiting_holds_nobody_up_and_can_be_given_up() -> None:
                 await slow
             assert (await client.health()).status == "ready"
 
-    with misbehaving([lambda handler: may_end.wait(60)]) as script:
-        asyncio.run(asyncio.wait_for(ask(script), 60))
+    with misbehaving([lambda handler: may_end.wait(PATIENCE_S)]) as script:
+        asyncio.run(asyncio.wait_for(ask(script), PATIENCE_S))
         may_end.set()
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from bounded_time import bounded_s, bounded_wall_s
 from misbehaving import (
     READY,
     Act,
@@ -19,7 +18,9 @@ from misbehaving import (
     misbehaving,
     say,
     speak_no_http,
+    stay_silent,
 )
+from waiting import PATIENCE_S
 
 from perfmodel.client import (
     AsyncClient,
@@ -94,26 +95,19 @@ def test_retry_after_is_kept_to(ask: Ask) -> None:
         assert ask(script.url, timeout_s=60.0).status == "ready"
         assert time.monotonic() - began >= 1.0
 
-    def refused() -> None:
-        with misbehaving([say(503, PROBLEM, {"Retry-After": "60"})]) as script:
-            with pytest.raises(UnavailableError) as failure:
-                ask(script.url, timeout_s=5.0)
-            assert failure.value.retry_after_s == 60.0
-
-    # It cannot be ready in time, so nothing is waited for.
-    assert bounded_wall_s(refused, within_s=2.0) < 2.0
+    with misbehaving([say(503, PROBLEM, {"Retry-After": "3600"})]) as script:
+        # It cannot be ready in time, so nothing is waited for.
+        with pytest.raises(UnavailableError) as failure:
+            ask(script.url, timeout_s=60.0)
+        assert failure.value.retry_after_s == 3600.0
+        assert script.times() == 1
 
 
-@pytest.mark.parametrize("act", [lambda handler: time.sleep(1.5), drip], ids=["slow", "drips"])
+@pytest.mark.parametrize("act", [stay_silent, drip])
 def test_no_slowness_gets_past_the_time(ask: Ask, act: Act) -> None:
-    def attempt_s() -> float:
-        with misbehaving([act]) as script:
-            began = time.monotonic()
-            with pytest.raises(TimedOutError):
-                ask(script.url, timeout_s=0.3)
-            return time.monotonic() - began
-
-    assert bounded_s(attempt_s, within_s=1.2) < 1.2
+    # Both go on until the client hangs up.
+    with misbehaving([act]) as script, pytest.raises(TimedOutError):
+        ask(script.url, timeout_s=0.3)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +183,7 @@ def test_fail_open_returns_the_default(act: Act, caplog: pytest.LogCaptureFixtur
 
 def test_fail_open_returns_the_default_when_the_time_is_up() -> None:
     with (
-        misbehaving([lambda handler: time.sleep(1)]) as script,
+        misbehaving([stay_silent]) as script,
         Client(script.url, timeout_s=0.3, retries=0) as hasty,
         Client(script.url, timeout_s=60.0, retries=0) as patient,
     ):
@@ -225,13 +219,19 @@ def test_a_silent_service_is_left_alone_for_a_while() -> None:
 
 def test_a_connection_is_used_again_and_replaced_when_it_was_closed() -> None:
     closing = say(headers={"Connection": "close"})
-    with misbehaving([say(), say(), closing]) as script, Client(script.url, retries=0) as client:
+    with (
+        misbehaving([say(), say(), closing]) as script,
+        Client(script.url, retries=0, timeout_s=PATIENCE_S) as client,
+    ):
         for _ in range(4):
             client.health()
         ports = [one.client_address[1] for one in script.requests]
         assert ports[0] == ports[1] == ports[2] != ports[3]
     # One that was kept and is dead by now costs nothing but a new one.
-    with misbehaving([say(), drop]) as script, Client(script.url, retries=0) as client:
+    with (
+        misbehaving([say(), drop]) as script,
+        Client(script.url, retries=0, timeout_s=PATIENCE_S) as client,
+    ):
         assert [client.health().status for _ in range(2)] == ["ready", "ready"]
         assert script.times() == 3
 
@@ -240,7 +240,7 @@ def test_too_long_an_answer_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("perfmodel.client.protocol.wire.MAX_BYTES", 100)
     with (
         misbehaving([say(200, b" " * 101)]) as script,
-        Client(script.url) as client,
+        Client(script.url, timeout_s=PATIENCE_S) as client,
         pytest.raises(UnreadableAnswerError, match="longer"),
     ):
         client.health()

@@ -6,6 +6,7 @@ import gzip
 import json
 
 from misbehaving import misbehaving, say
+from waiting import PATIENCE_S
 
 from perfmodel.client import Client
 from perfmodel.client.protocol.messages import Reply, Request
@@ -79,6 +80,6 @@ def test_kept_answers_make_room_for_those_that_are_used() -> None:
 
 def test_the_query_of_a_call_is_part_of_its_question() -> None:
     with misbehaving([say(200, {"jobs": [], "next_cursor": None})]) as script:
-        with Client(script.url) as service:
+        with Client(script.url, timeout_s=PATIENCE_S) as service:
             assert service.jobs_page(limit=3, cursor="a b&c").items == ()
         assert script.requests[0].path == "/v1/jobs?limit=3&cursor=a+b%26c"

@@ -13,6 +13,7 @@ from certificates import own_certificate
 from guarded_service import Guarded, guarded_service
 from misbehaving import misbehaving
 from running import running
+from waiting import PATIENCE_S
 
 from perfmodel.client import AsyncClient, Client, NotAllowedError, UnreachableError
 from perfmodel.client.forms import Job
@@ -32,15 +33,18 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_key_opens_what_its_scope_allows(guarded: Guarded) -> None:
     with running(guarded.app) as url:
-        with Client(url) as stranger, pytest.raises(NotAllowedError) as refusal:
+        with (
+            Client(url, timeout_s=PATIENCE_S) as stranger,
+            pytest.raises(NotAllowedError) as refusal,
+        ):
             stranger.predict(JOB, "T4")
         assert refusal.value.status == 401
-        with Client(url, api_key=guarded.tokens["predict"]) as caller:
+        with Client(url, api_key=guarded.tokens["predict"], timeout_s=PATIENCE_S) as caller:
             assert caller.predict(JOB, "T4").step_time_s > 0
             with pytest.raises(NotAllowedError, match="scope") as refusal:
                 caller.set_price("T4", 0.3)
             assert refusal.value.status == 403
-        with Client(url, api_key=guarded.tokens["admin"]) as admin:
+        with Client(url, api_key=guarded.tokens["admin"], timeout_s=PATIENCE_S) as admin:
             assert admin.set_price("T4", 0.3).per_hour == 0.3
 
 
@@ -60,17 +64,17 @@ def test_tls_is_spoken_and_checked(certificate: Path) -> None:
     trusting = ssl.create_default_context(cafile=str(certificate))
 
     async def ask(url: str) -> list[str]:
-        async with AsyncClient(url, tls=trusting) as client:
+        async with AsyncClient(url, tls=trusting, timeout_s=PATIENCE_S) as client:
             return [(await client.health()).status for _ in range(2)]
 
     with misbehaving([], tls=own) as script:
-        with Client(script.url, tls=trusting) as client:
+        with Client(script.url, tls=trusting, timeout_s=PATIENCE_S) as client:
             assert [client.health().status for _ in range(2)] == ["ready", "ready"]
         assert asyncio.run(ask(script.url)) == ["ready", "ready"]
         # Two connections carried four requests.
         assert len({one.client_address for one in script.requests}) == 2
         with (
-            Client(script.url, retries=0) as stranger,
+            Client(script.url, retries=0, timeout_s=PATIENCE_S) as stranger,
             pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"),
         ):
             stranger.health()

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from waiting import PATIENCE_S
 
 from perfmodel.cli.running.settings_file import known_settings
 
@@ -30,7 +31,11 @@ def _reads_compose() -> bool:
     if program is None:
         return False
     told = subprocess.run(
-        [program, "version", "--short"], capture_output=True, text=True, check=False, timeout=60
+        [program, "version", "--short"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
     )
     return told.returncode == 0 and not told.stdout.strip().removeprefix("v").startswith("1.")
 
@@ -40,10 +45,12 @@ def _reads_compose() -> bool:
 )
 def test_compose_reads_its_file(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "deploy", tmp_path / "deploy")
-    subprocess.run(["sh", "deploy/compose/make-secrets.sh"], cwd=tmp_path, check=True, timeout=60)
+    subprocess.run(
+        ["sh", "deploy/compose/make-secrets.sh"], cwd=tmp_path, check=True, timeout=PATIENCE_S
+    )
     command = ["docker-compose", "-f", "deploy/compose/compose.yaml", "config"]
     told = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=True
     )
     read = yaml.safe_load(told.stdout)
     service = read["services"]["perfmodel"]
@@ -78,14 +85,14 @@ def test_the_target_is_one_of_the_dockerfile() -> None:
 def test_secrets_are_made_once(tmp_path: Path) -> None:
     script = shutil.copy(FOLDER / "make-secrets.sh", tmp_path)
     secrets = tmp_path / "secrets"
-    subprocess.run(["sh", script], check=True, timeout=60)
+    subprocess.run(["sh", script], check=True, timeout=PATIENCE_S)
     made = {path.name: path.read_text() for path in secrets.iterdir()}
     assert set(made) == set(_compose()["secrets"])
     assert f":{made['database-password']}@postgres/" in made["database-url"]
     assert len(made["database-password"]) == 48
     assert made["database-password"] != made["grafana-password"]
     assert secrets.stat().st_mode & 0o077 == 0
-    subprocess.run(["sh", script], check=True, timeout=60)
+    subprocess.run(["sh", script], check=True, timeout=PATIENCE_S)
     assert {path.name: path.read_text() for path in secrets.iterdir()} == made
 
 
@@ -109,7 +116,7 @@ def test_keys_are_made_once(tmp_path: Path) -> None:
     for _ in range(2):
         subprocess.run(
             [*service["entrypoint"], script],
-            env=environment, cwd=ROOT, check=True, timeout=120, capture_output=True,
+            env=environment, cwd=ROOT, check=True, timeout=PATIENCE_S, capture_output=True,
         )  # fmt: skip
     keys = {path.name: path.read_text() for path in (tmp_path / "keys").iterdir()}
     assert set(keys) == {"admin", "prometheus"}

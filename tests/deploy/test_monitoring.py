@@ -15,6 +15,7 @@ import pytest
 import yaml
 from guarded_service import make_app
 from running import running
+from waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 PROMETHEUS = ROOT / "deploy" / "prometheus"
@@ -48,7 +49,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
     """Return the names of all that a running service counts."""
     folder = tmp_path_factory.mktemp("counted")
     app = make_app(folder, models=folder / "models")
-    with running(app) as url, urlopen(f"{url}/metrics", timeout=120) as answer:
+    with running(app) as url, urlopen(f"{url}/metrics", timeout=PATIENCE_S) as answer:
         text = answer.read().decode()
     yield set(re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE))
 
@@ -138,13 +139,16 @@ def test_prometheus_reads_its_files() -> None:
         ["check", "config", "--syntax-only", "prometheus.yml"],
         ["check", "rules", "rules.yml"],
     ):
-        subprocess.run(["promtool", *command], cwd=PROMETHEUS, check=True, timeout=120)
+        subprocess.run(["promtool", *command], cwd=PROMETHEUS, check=True, timeout=PATIENCE_S)
 
 
 @needs_promtool
 def test_every_alert_fires_and_none_without_a_cause() -> None:
     subprocess.run(
-        ["promtool", "test", "rules", "rules-test.yml"], cwd=PROMETHEUS, check=True, timeout=120
+        ["promtool", "test", "rules", "rules-test.yml"],
+        cwd=PROMETHEUS,
+        check=True,
+        timeout=PATIENCE_S,
     )
     tested = (PROMETHEUS / "rules-test.yml").read_text()
     assert {rule["alert"] for rule in _rules()} == set(re.findall(r'alertname="(\w+)"', tested))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from urllib.parse import urlencode
 from urllib.request import urlopen
 
 import pytest
+from free_ports import free_port
 from guarded_service import CREATED, make_app
 from running import running
 
@@ -57,9 +57,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @contextmanager
 def _started(folder: Path) -> Iterator[str]:
     """Run Prometheus on the files of a folder and give its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     process = subprocess.Popen(
         [
             "prometheus", f"--config.file={folder}/prometheus.yml",

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
+from free_ports import free_port
 
 from perfmodel.cli.running.settings_file import read_settings_into
 
@@ -57,14 +57,8 @@ def test_its_settings_are_settings() -> None:
     assert _stated("StateDirectory") == ["perfmodel"]
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def test_what_it_starts_answers_and_stops(tmp_path: Path) -> None:
-    port, health_port = _free_port(), _free_port()
+    port, health_port = free_port(), free_port()
     settings = tmp_path / "settings.toml"
     text = SETTINGS.read_text().replace("/var/lib/perfmodel/", f"{tmp_path}/")
     text = text.replace("/opt/perfmodel/models", str(tmp_path / "models"))

@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 import pytest
+from waiting import PATIENCE_S, until
 
 from perfmodel.engines.local_engine import LocalEngine
 from perfmodel.engines.task_engine import one_thread
@@ -95,7 +95,7 @@ def test_a_task_that_kills_every_process_is_an_error(tmp_path: Path) -> None:
 
 def sleeping(folder: Path, task: int) -> int:
     (folder / f"{os.getpid()}").touch()
-    time.sleep(60 if task else 0)
+    time.sleep(10 * PATIENCE_S if task else 0)
     return task
 
 
@@ -104,7 +104,7 @@ def test_who_wants_no_more_results_ends_the_processes(tmp_path: Path) -> None:
     results = LocalEngine(workers=2).run(sleeping, tmp_path, [0, 1, 2])
     assert next(results) == (0, 0)
     results.close()  # type: ignore[attr-defined]
-    assert time.monotonic() - begin < 30
+    assert time.monotonic() - begin < PATIENCE_S
     assert not [name for name in os.listdir(tmp_path) if psutil.pid_exists(int(name))]
 
 
@@ -114,21 +114,15 @@ def test_processes_end_with_the_one_that_forked_them(tmp_path: Path) -> None:
         "engine = t.LocalEngine(workers=2)\n"
         "list(engine.run(t.sleeping, pathlib.Path(sys.argv[1]), [1, 2]))"
     )
+    here = Path(__file__).parent
     parent = subprocess.Popen(
         [sys.executable, "-c", code, tmp_path],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        env={**os.environ, "PYTHONPATH": f"{here}:{here.parent}"},
     )
-    _until(lambda: len(os.listdir(tmp_path)) == 2)
+    until(lambda: len(os.listdir(tmp_path)) == 2)
     parent.kill()
     parent.wait()
-    _until(lambda: not any(psutil.pid_exists(int(name)) for name in os.listdir(tmp_path)))
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    until(lambda: not any(psutil.pid_exists(int(name)) for name in os.listdir(tmp_path)))
 
 
 def threads(shared: None, task: int) -> int:

@@ -9,6 +9,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from waiting import PATIENCE_S
+
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
 from perfmodel.profilers.profiling import EventKind, ProfileEvent, profile_jobs
@@ -31,7 +33,7 @@ DEVICE = AcceleratorSpec(
 )
 
 
-def settings_in(folder: Path, *, timeout_s: float = 60.0) -> MeasureSettings:
+def settings_in(folder: Path, *, timeout_s: float = PATIENCE_S) -> MeasureSettings:
     return MeasureSettings(
         threads=1,
         policy=TimingPolicy(known_samples=5, max_samples=6, attempts=1),
@@ -76,11 +78,9 @@ def test_what_cannot_be_measured_is_a_failure_with_its_reason(tmp_path: Path) ->
 
 def test_a_job_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     big = Job(model="zoo/mlp", mode=Mode.TRAINING, batch_size=200_000)
-    begin_s = time.monotonic()
     outcome = measure_in_fresh_process(big, DEVICE, settings_in(tmp_path, timeout_s=0.5))
     assert isinstance(outcome, Failure)
     assert outcome.kind == "timeout"
-    assert time.monotonic() - begin_s < 30
 
 
 def test_a_job_that_takes_too_much_memory_is_ended(tmp_path: Path) -> None:
@@ -141,14 +141,14 @@ if __name__ == "__main__":
 
 
 def test_a_killed_campaign_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    tests = str(Path(__file__).parent)
+    here = Path(__file__).parent
     store = ProfileStore(tmp_path / "profiles")
 
     script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(tests=tests, folder=str(tmp_path)))
+    script.write_text(SCRIPT.format(tests=str(here), folder=str(tmp_path)))
     campaign = subprocess.Popen(
         [sys.executable, str(script)], stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={**os.environ, "PYTHONPATH": f"{here.parents[1]}:{here.parent}"},
     )  # fmt: skip
     assert campaign.stdout is not None
     finished = 0
@@ -156,7 +156,7 @@ def test_a_killed_campaign_loses_and_repeats_nothing(tmp_path: Path) -> None:
         finished += campaign.stdout.readline().strip() == EventKind.FINISHED
     time.sleep(0.05)  # somewhere in the second measurement
     campaign.send_signal(signal.SIGKILL)
-    campaign.wait(60)
+    campaign.wait(PATIENCE_S)
     campaign.stdout.close()
     kept = {path: path.stat().st_mtime_ns for path in store.folder.rglob("*.json.gz")}
     assert len(kept) in (1, 2)
@@ -180,5 +180,5 @@ def test_two_campaigns_take_turns(tmp_path: Path) -> None:
         thread.start()
         thread.join(0.3)
         turns.append("own")
-    thread.join(120)
+    thread.join(PATIENCE_S)
     assert turns == ["own", "other"]

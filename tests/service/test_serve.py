@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from bounded_time import bounded_s
 from click.testing import CliRunner
 from service_process import service_process
+from waiting import PATIENCE_S
 
 from perfmodel.cli import cli
 from perfmodel.predictors.serving.own_process import prepare_process
@@ -36,22 +34,12 @@ assert xgboost.Booster().get_fscore is not None
 """
 
 
-def test_it_is_ready_within_five_seconds_and_ends_cleanly(tmp_path: Path) -> None:
-    names = itertools.count()
-
-    def ready_after_s() -> float:
-        folder = tmp_path / f"{next(names)}"
-        folder.mkdir()
-        models = str(folder / "models")
-        began = time.monotonic()
-        with service_process(f"sqlite:///{folder}/a.db", folder, models=models) as (process, here):
-            taken_s = time.monotonic() - began
-            assert here.ask("/v2/health/ready") == {"status": "ready", "detail": []}
-            process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=60) == 0
-        return taken_s
-
-    assert bounded_s(ready_after_s, within_s=5.0) < 5.0
+def test_it_gets_ready_and_ends_cleanly(tmp_path: Path) -> None:
+    models = str(tmp_path / "models")
+    with service_process(f"sqlite:///{tmp_path}/a.db", tmp_path, models=models) as (process, here):
+        assert here.ask("/v2/health/ready") == {"status": "ready", "detail": []}
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_S) == 0
 
 
 def test_starting_loads_no_torch_and_the_boosting_library_comes_alone() -> None:

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from made_up_observations import stored_job, stored_observation
+from waiting import until
 
 from perfmodel.errors import StoreError
 from perfmodel.store.state import observation_feed
@@ -219,10 +219,7 @@ def test_a_feed_polls_by_itself(open_store: Callable[[], ObservationStore]) -> N
     feed = ObservationFeed(open_store(), keys, poll_s=0.02)
     assert feed.of("a") == ()
     open_store().add([stored_observation("1")])
-    deadline = time.monotonic() + 60
-    while feed.of("a") == () and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert feed.of("a") == ("1",)
+    until(lambda: feed.of("a") == ("1",))
     feed.close()
 
 

@@ -6,6 +6,7 @@ from threading import Event
 
 import pytest
 from made_up_observations import stored_observation
+from waiting import PATIENCE_S
 
 from perfmodel.errors import StoreError
 from perfmodel.store.sql.connections import ExistsError
@@ -33,7 +34,7 @@ class HeldStore:
 
     def add(self, observations: Sequence[StoredObservation]) -> list[Outcome]:
         self.begun.set()
-        assert self.free.wait(60)
+        assert self.free.wait(PATIENCE_S)
         self.sizes.append(len(observations))
         return self.store.add(observations)
 
@@ -41,7 +42,7 @@ class HeldStore:
 def _fill(writer: ObservationWriter, held: HeldStore, count: int) -> list[Future[list[Outcome]]]:
     """Submit one observation, and then more while its transaction is under way."""
     first = writer.submit([stored_observation("0")])
-    assert held.begun.wait(60)
+    assert held.begun.wait(PATIENCE_S)
     return [first, *(writer.submit([stored_observation(f"{i + 1}")]) for i in range(count))]
 
 
@@ -51,7 +52,7 @@ def test_who_comes_during_a_transaction_shares_the_next(store: ObservationStore)
     futures = _fill(writer, held, 5)
     assert writer.waiting == 5
     held.free.set()
-    assert [future.result(60) for future in futures] == [[Outcome.ADDED]] * 6
+    assert [future.result(PATIENCE_S) for future in futures] == [[Outcome.ADDED]] * 6
     assert held.sizes == [1, 5]
     writer.close()
 
@@ -60,7 +61,7 @@ def test_each_caller_gets_its_own_outcomes(store: ObservationStore) -> None:
     writer = ObservationWriter(store)
     with ThreadPoolExecutor(4) as pool:
         batches = [[stored_observation(f"{i % 5}-{j}") for j in range(i % 3)] for i in range(30)]
-        answers = list(pool.map(lambda batch: writer.submit(batch).result(60), batches))
+        answers = list(pool.map(lambda batch: writer.submit(batch).result(PATIENCE_S), batches))
     assert [len(answer) for answer in answers] == [i % 3 for i in range(30)]
     # i and i + 15 have the same keys and number: each key is new once. Of 15 callers 5 bring one
     # observation and 5 two, and callers of one key's prefix (i % 5) overlap in j = 0.
@@ -76,7 +77,7 @@ def test_too_many_waiting_are_turned_away(store: ObservationStore) -> None:
     with pytest.raises(StoreError, match="3 observations wait"):
         writer.submit([stored_observation("more")])
     held.free.set()
-    assert [future.result(60) for future in futures] == [[Outcome.ADDED]] * 4
+    assert [future.result(PATIENCE_S) for future in futures] == [[Outcome.ADDED]] * 4
     writer.close()
 
 
@@ -95,6 +96,6 @@ def test_a_failure_is_told_and_the_next_is_written(store: ObservationStore) -> N
     bad = stored_observation("bad")
     object.__setattr__(bad, "batch_size", None)  # no row may lack it
     with pytest.raises(ExistsError, match="(?i)not.null"):
-        writer.submit([bad]).result(60)
-    assert writer.submit([stored_observation("good")]).result(60) == [Outcome.ADDED]
+        writer.submit([bad]).result(PATIENCE_S)
+    assert writer.submit([stored_observation("good")]).result(PATIENCE_S) == [Outcome.ADDED]
     writer.close()

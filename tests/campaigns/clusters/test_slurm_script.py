@@ -7,7 +7,6 @@ import os
 import shlex
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from migrated import migrated_sqlite
 from slurm_packages import Slurm, unpacked
+from waiting import PATIENCE_S, until
 
 from perfmodel.campaigns.clusters.cluster_workers import ClusterWorkers
 from perfmodel.campaigns.clusters.slurm_script import slurm_script
@@ -71,10 +71,10 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
             yield cluster
         finally:
             node.terminate()
-            node.wait(60)
+            node.wait(PATIENCE_S)
     finally:
         controller.terminate()
-        controller.wait(60)
+        controller.wait(PATIENCE_S)
 
 
 def _campaign(*args: str) -> str:
@@ -105,10 +105,8 @@ def test_slurm_runs_the_workers_of_a_campaign(slurm: Slurm, tmp_path: Path) -> N
     command.chmod(0o755)
     path = f"{tmp_path}:{os.environ['PATH']}"
     slurm.run("sbatch", "--parsable", str(script), PATH=path, PYTHONPATH=str(ROOT))
-    until = time.monotonic() + 240
-    while slurm.run("squeue", "--noheader").stdout.strip():
-        assert time.monotonic() < until
-        time.sleep(0.5)
+    until(lambda: not slurm.run("squeue", "--noheader").stdout.strip(),
+          patience_s=2 * PATIENCE_S, every_s=0.5)  # fmt: skip
     said = [path.read_text() for path in sorted(slurm.folder.glob(f"perfmodel-{name}-*.log"))]
     assert len(said) == 2
     shown = json.loads(_campaign("status", name, "--database", database, "--json"))

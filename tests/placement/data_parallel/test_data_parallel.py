@@ -1,18 +1,17 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 from made_up_steps import made_up_profile
+from work_done import calls_of
 
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.placement.data_parallel.data_parallel import data_parallel_parts
 from perfmodel.placement.data_parallel.data_parallel_constants import DataParallelConstants
 from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets
-from perfmodel.placement.data_parallel.step_profile import StepProfile
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.topology.links import LinkClass
 
@@ -213,16 +212,9 @@ def test_other_stages_and_no_micro_batch_are_refused() -> None:
         data_parallel_parts(made_up_profile(), 0.1, _one_host([2]), accumulation_steps=0)
 
 
-def _fastest(profile: StepProfile, groups: CommGroups, alone: npt.ArrayLike) -> float:
-    spent = []
-    for _ in range(7):
-        started = time.process_time()
-        data_parallel_parts(profile, alone, groups)
-        spent.append(time.process_time() - started)
-    return min(spent)
+def test_a_curve_over_a_thousand_counts_takes_as_many_calls_as_one_over_sixteen() -> None:
+    def calls(most: int) -> int:
+        groups = _many_hosts(np.arange(1, most + 1), 2.5e10)
+        return calls_of(lambda: data_parallel_parts(made_up_profile(), 0.1, groups))
 
-
-def test_a_curve_over_a_thousand_counts_is_quick() -> None:
-    counts = np.arange(1, 1025)
-    # 5 ms on an idle core; the bound leaves room for a busy machine.
-    assert _fastest(made_up_profile(), _many_hosts(counts, 2.5e10), 0.1) < 0.025
+    assert calls(1024) == calls(16)

@@ -9,6 +9,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from made_up_products import product_step
+from waiting import PATIENCE_S
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import UnknownModelError
@@ -37,7 +38,7 @@ class Captures:
         if job.model not in WIDTHS:
             raise UnknownModelError(job.label, known=sorted(WIDTHS), pointer="/job/model")
         if job.model == "timm/slow":
-            assert self.go_on.wait(timeout=120)
+            assert self.go_on.wait(timeout=PATIENCE_S)
         return product_step(job.batch_size, WIDTHS[job.model], 5000)
 
 

@@ -38,7 +38,7 @@ COUNTED = [
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HeldService]:
     folder = tmp_path_factory.mktemp("counted")
-    with held_service(folder, models_poll_s=0, kubernetes_wait_s=10) as service:
+    with held_service(folder, models_poll_s=0, kubernetes_wait_s=60) as service:
         body = service.client.post("/kubernetes/scheduler/prioritize", json=ARGS_EXAMPLE)
         assert body.status_code == 200
         yield service

@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 from fastapi import FastAPI
+from waiting import PATIENCE_S
 
 from perfmodel.estimator import Estimator, PreparedJob
 from perfmodel.placement.topology.parse import parse_placement
@@ -52,7 +53,7 @@ def _store(state: State, key: str, step_time_s: float, placement: str = f'"{A100
         step_time_s=step_time_s,
         sync_time_s=None,
     )
-    state.writer.submit([seen]).result(10)
+    state.writer.submit([seen]).result(PATIENCE_S)
     state.feed.poll()
 
 

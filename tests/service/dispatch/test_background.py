@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
+from waiting import PATIENCE_S
 
 from service.answering.thread_pool import ThreadPool
 from service.dispatch.background import BackgroundRounds, Preparation
@@ -67,7 +68,7 @@ def test_a_question_is_taken_back_until_its_round_begins() -> None:
 
     def holding() -> bool:
         begun.set()
-        return go_on.wait(60.0)
+        return go_on.wait(PATIENCE_S)
 
     async def asking(later: BackgroundRounds) -> None:
         taken = later.add("a", lambda: pytest.fail("it was taken back"), None)

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from guarded_service import Guarded, guarded_service
 from held_service import HeldService, held_service
+from waiting import PATIENCE_S, until
 
 from perfmodel.errors import BusyError
 from perfmodel.estimator.captures.turns import Turns
@@ -63,11 +64,7 @@ def _attack(
 
 
 def _await_depth(service: HeldService, name: str, depth: int) -> None:
-    for _ in range(3_000):
-        if service.metrics()[f'perfmodel_queue_depth{{queue="{name}"}}'] >= depth:
-            return
-        threading.Event().wait(0.02)
-    raise AssertionError(f"{name} never came to {depth}")
+    until(lambda: service.metrics()[f'perfmodel_queue_depth{{queue="{name}"}}'] >= depth)
 
 
 def test_background_rounds_do_not_wait_for_captures(tmp_path: Path) -> None:
@@ -80,12 +77,8 @@ def test_background_rounds_do_not_wait_for_captures(tmp_path: Path) -> None:
         # The known job is worked out in a later round all the same.
         question = {"job": KNOWN, "placement": "H100-SXM5-80GB"}
         service.ask("predict", **question, deadline_ms=1)
-        for _ in range(3_000):
-            if service.ask("predict", **question, deadline_ms=1)["model_version"] == "held/1":
-                break
-            threading.Event().wait(0.02)
-        else:
-            raise AssertionError("the known job was never worked out")
+        until(lambda: service.ask("predict", **question, deadline_ms=1)["model_version"]
+              == "held/1")  # fmt: skip
         service.capture.gate.open()
 
 
@@ -108,7 +101,7 @@ def test_keys_take_turns_and_one_key_has_half_of_the_room() -> None:
         _on_terms_of("third")(threads.submit, order.append, "too many in all")
     held.set()
     for future in (first, *rest):
-        future.result(60)
+        future.result(PATIENCE_S)
     assert order == [
         "other 0", "one 0", "other 1", "one 1", "other 2", "one 2", "other 3",
     ]  # fmt: skip
@@ -150,7 +143,7 @@ def test_a_key_that_brings_too_much_is_told_429(guarded: Guarded) -> None:
     finally:
         held.set()
     for future in waiting:
-        future.result(60)
+        future.result(PATIENCE_S)
 
 
 def test_a_budget_is_stated_and_what_was_taken_is_told(guarded: Guarded) -> None:

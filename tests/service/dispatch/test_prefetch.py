@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from held_service import PATIENCE_S, HeldModel, HeldService, held_service
+from held_service import HeldModel, HeldService, held_service
+from waiting import PATIENCE_S, until
 
 from perfmodel.estimator.single.loading import LoadedModel
 from service.dispatch import prefetch
@@ -110,9 +111,9 @@ def test_nothing_is_worked_out_while_somebody_waits_for_an_answer(service: HeldS
     service.dispatcher.threads.submit(held.wait, PATIENCE_S)
     try:
         register(service, NEW)
+        until(lambda: service.metrics()['perfmodel_queue_depth{queue="foresight"}'] == 1)
         time.sleep(0.05)
         assert service.model.calls == calls
-        assert service.metrics()['perfmodel_queue_depth{queue="foresight"}'] == 1
     finally:
         held.set()
     service.finish()

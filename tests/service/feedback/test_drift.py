@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from guarded_service import make_app
 from reported_service import Reported
 from running import running
 from sqlalchemy import update
+from waiting import PATIENCE_S, until
 
 from perfmodel.cli import cli
 from perfmodel.client import Client
@@ -88,10 +88,7 @@ def test_the_version_that_serves_by_now_is_asked_about_what_was_compared_before(
     with state.database.connections.writing() as connection:  # as another version left it
         connection.execute(update(RESIDUALS).values(now_version="default/old", now_s=9.0))
     keeper._now_version = "default/old"
-    until_s = time.monotonic() + 60.0
-    while state.residuals.newest(10) != kept:
-        assert time.monotonic() < until_s
-        time.sleep(0.1)
+    until(lambda: state.residuals.newest(10) == kept, every_s=0.1)
 
 
 def test_job_types_are_compared_once_something_was_observed_of_them(
@@ -175,7 +172,7 @@ def test_the_command_asks_a_service(tmp_path: Path) -> None:
     with running(make_app(tmp_path)) as url:
         asked = CliRunner().invoke(cli, ["drift", "--json"], env={"PERFMODEL_URL": url})
         assert asked.exit_code == 0, asked.output
-        with Client(url) as service:
+        with Client(url, timeout_s=PATIENCE_S) as service:
             assert asdict(service.drift()) == json.loads(asked.stdout, object_hook=_tuples)
 
 

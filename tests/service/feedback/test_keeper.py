@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from drifting_cluster import Drifting
 from fastapi.testclient import TestClient
 from guarded_service import make_app
 from sqlalchemy import select
+from waiting import until
 
 from perfmodel.feedback.drift_fold import DriftFold
 from perfmodel.store.sql.tables import RESIDUALS
@@ -56,8 +56,7 @@ def test_what_a_killed_keeper_left_another_compares_once(tmp_path: Path) -> None
             cluster.report(40)
             cluster.drift()
             cluster.report(56, slow={"T4": 1.5})
-            while state.residuals.counts().compared < 60:
-                time.sleep(0.02)
+            until(lambda: state.residuals.counts().compared >= 60)
             first.kill()
             # The other one waits for the lease of the first, if that was the keeper.
             found = cluster.drift()

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
+from waiting import PATIENCE_S
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.store.feedback import Alarm, AlarmState, AlarmStore
@@ -77,7 +78,7 @@ def alarms(tmp_path: object) -> Iterator[tuple[AlarmStore, Keeping]]:
 def _told(webhook: Webhook) -> None:
     webhook.tell()
     assert webhook._telling is not None
-    webhook._telling.result(60)
+    webhook._telling.result(PATIENCE_S)
 
 
 def test_each_change_is_told_once_by_all_processes_together(

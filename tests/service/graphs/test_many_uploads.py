@@ -11,6 +11,7 @@ import psutil
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from waiting import until
 
 from service.settings import Settings
 
@@ -44,15 +45,9 @@ def test_forty_uploads_have_the_processes_of_two(tmp_path: Path, app: FastAPI) -
         url = "/v1/graphs?batch_size=1"
         asked = [pool.submit(client.post, url, content=b"x" * 102, headers=ONNX)
                  for _ in range(UPLOADS)]  # fmt: skip
-        until = time.monotonic() + 120
-        while not most:
-            assert time.monotonic() < until
-            time.sleep(0.01)
-        began = time.monotonic()
+        until(lambda: most, every_s=0.01)
         assert client.get("/v2/health/live").status_code == 200
         assert client.get("/v1/graphs").status_code == 200
-        # Far less than forty processes would need to start.
-        assert time.monotonic() - began < 30
         answers = [one.result() for one in asked]
         done.set()
         watching.result()

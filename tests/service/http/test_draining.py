@@ -6,21 +6,20 @@ import contextlib
 import http.client
 import json
 import signal
-import socket
 import threading
-import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from free_ports import free_port
 from service_process import service_process
+from waiting import PATIENCE_S, until
 
 pytest.importorskip("torch")
 
 KNOWN = {"job": {"model": "zoo/mlp", "mode": "training", "batch_size": 8}, "placement": "A10"}
 HEADERS = {"Content-Type": "application/json"}
-PATIENCE_S = 120.0
 
 
 class Caller(threading.Thread):
@@ -31,6 +30,7 @@ class Caller(threading.Thread):
         self._port, self._question, self._once = port, json.dumps(question), once
         self.statuses: list[int] = []
         self.was_told = False
+        self.has_asked = threading.Event()
         self.lost: Exception | None = None
 
     def run(self) -> None:
@@ -38,6 +38,7 @@ class Caller(threading.Thread):
         try:
             while not self.was_told:
                 connection.request("POST", "/v1/predict", self._question, HEADERS)
+                self.has_asked.set()
                 answer = connection.getresponse()
                 answer.read()
                 self.statuses.append(answer.status)
@@ -50,7 +51,7 @@ class Caller(threading.Thread):
 
 def test_sigterm_under_load_answers_what_is_in_flight(tmp_path: Path) -> None:
     database = f"sqlite:///{tmp_path}/a.db"
-    with service_process(database, tmp_path, PERFMODEL_DRAIN_S="3") as (process, service):
+    with service_process(database, tmp_path, PERFMODEL_DRAIN_S="5") as (process, service):
         port = urlsplit(service.url).port
         assert port is not None
         assert service.ask("/v1/predict", KNOWN)["throughput"]
@@ -60,7 +61,8 @@ def test_sigterm_under_load_answers_what_is_in_flight(tmp_path: Path) -> None:
         slow = Caller(port, new, once=True)
         for caller in (*busy, slow):
             caller.start()
-        time.sleep(0.3)
+        assert slow.has_asked.wait(PATIENCE_S)
+        until(lambda: all(caller.statuses for caller in busy))
         process.send_signal(signal.SIGTERM)
         for caller in (*busy, slow):
             caller.join(PATIENCE_S)
@@ -72,9 +74,7 @@ def test_sigterm_under_load_answers_what_is_in_flight(tmp_path: Path) -> None:
 
 
 def test_readiness_says_no_while_the_service_ends_and_health_has_a_port(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        health_port = free.getsockname()[1]
+    health_port = free_port()
     database = f"sqlite:///{tmp_path}/a.db"
     stated = {"PERFMODEL_DRAIN_S": "60", "PERFMODEL_HEALTH_PORT": str(health_port)}
     with service_process(database, tmp_path, **stated) as (process, service):
@@ -87,19 +87,16 @@ def test_readiness_says_no_while_the_service_ends_and_health_has_a_port(tmp_path
                 connection.request("GET", f"/v2/health/{path}")
                 return connection.getresponse().status
 
-        until = time.monotonic() + PATIENCE_S
-        while True:
+        def is_ready() -> bool:
             try:
-                assert health(health_port, "ready") == 200
-                break
+                return health(health_port, "ready") == 200
             except ConnectionRefusedError:
-                assert time.monotonic() < until
-                time.sleep(0.05)
+                return False
+
+        until(is_ready)
         assert [health(on, "live") for on in (port, health_port)] == [200, 200]
         process.send_signal(signal.SIGTERM)
-        while health(port, "ready") == 200:
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        until(lambda: health(port, "ready") != 200)
         assert [health(on, "ready") for on in (port, health_port)] == [503, 503]
         assert [health(on, "live") for on in (port, health_port)] == [200, 200]
         # The second signal ends it at once.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from guarded_service import CREATED, guarded_service
+from waiting import PATIENCE_S, until
 
 from perfmodel.errors import StoreError
 from perfmodel.store.state.operations import OperationStore
@@ -28,18 +28,13 @@ JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size
 MATRIX: dict[str, Any] = {"jobs": [JOB], "placements": ["A100-SXM4-80GB", "T4"]}
 LATER = {"Prefer": "respond-async"}
 
-#: Longer than any operation here takes, however busy the machine is.
-_PATIENCE_S = 120.0
-
 
 def _ended(client: TestClient, place: str) -> dict[str, Any]:
-    until = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < until:
+    def ended() -> dict[str, Any] | None:
         found: dict[str, Any] = client.get(place).json()
-        if found["state"] in ("done", "failed"):
-            return found
-        time.sleep(0.02)
-    raise AssertionError(f"{place} did not end: {found}")
+        return found if found["state"] in ("done", "failed") else None
+
+    return until(ended)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +171,7 @@ def test_a_service_that_ends_hands_its_work_on(app: FastAPI, monkeypatch: Any) -
     monkeypatch.setattr(app.state.dispatcher, "matrix", endless)
     with TestClient(app) as client:
         name = client.post("/v1/matrix", json=MATRIX, headers=LATER).json()["id"]
-        assert begun.wait(_PATIENCE_S)
+        assert begun.wait(PATIENCE_S)
         assert client.get(f"/v1/operations/{name}").json()["state"] == "running"
         pending = client.get(f"/v1/operations/{name}/result")
         assert (pending.status_code, pending.headers["retry-after"]) == (202, "1")
@@ -206,10 +201,7 @@ def test_what_there_is_no_room_for_is_tried_again(
 def test_the_queue_is_shown(client: TestClient) -> None:
     _ended(client, client.post("/v1/matrix", json=MATRIX, headers=LATER).headers["location"])
     line = 'perfmodel_queue_depth{queue="operations"}'
-    until = time.monotonic() + _PATIENCE_S
-    while f"{line} 0.0" not in client.get("/metrics").text and time.monotonic() < until:
-        time.sleep(0.05)
-    assert f"{line} 0.0" in client.get("/metrics").text
+    until(lambda: f"{line} 0.0" in client.get("/metrics").text)
 
 
 def test_callers_remove_what_they_asked_for_and_administrators_everything(
@@ -252,7 +244,7 @@ def test_it_ends_whenever_it_is_told_to() -> None:
         runner._wake.set()
         for _ in range(turns):
             await asyncio.sleep(0)
-        await asyncio.wait_for(runner.stop(), 10.0)
+        await asyncio.wait_for(runner.stop(), PATIENCE_S)
 
     for turns in range(8):
         asyncio.run(ends_after(turns))

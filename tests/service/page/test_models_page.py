@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from page_service import (
     running_service,
 )
 from trained_version import two_versions
+from waiting import until
 
 from service.access.key_file import KeyFile
 from service.access.keys import new_key
@@ -147,13 +147,14 @@ def test_a_shadow_is_shown_as_the_service_tells_it(shown: Open, service: Service
 
 def ask_to_promote(tab: Tab) -> None:
     """Open the dialog by keyboard; a panel that was drawn anew has lost the focus."""
-    for _ in range(20):
-        tab.run("document.querySelector('[data-verb=promote]').focus()")
-        tab.press("Enter")
-        time.sleep(0.5)
-        if tab.run("document.querySelector('#decision').open"):
-            return
-    raise AssertionError("no key opened the dialog")
+
+    def opened() -> bool:
+        if not tab.run("document.querySelector('#decision').open"):
+            tab.run("document.querySelector('[data-verb=promote]').focus()")
+            tab.press("Enter")
+        return bool(tab.run("document.querySelector('#decision').open"))
+
+    until(opened, every_s=0.5)
 
 
 def test_a_version_is_promoted_and_rolled_back_by_keyboard(shown: Open, service: Service) -> None:

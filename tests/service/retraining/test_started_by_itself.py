@@ -11,6 +11,7 @@ from asking import Service
 from click.testing import CliRunner
 from migrated import migrated_sqlite
 from service_process import service_process
+from waiting import until
 
 from perfmodel.cli import cli
 from perfmodel.errors import InvalidInputError
@@ -50,9 +51,7 @@ def test_two_processes_enter_one_retraining_after_so_many_observations(tmp_path:
         time.sleep(1.5 * POLL_S)
         assert _retrainings(one) == []
         _observe(other, 2)
-        end = time.monotonic() + 120
-        while not _retrainings(other) and time.monotonic() < end:
-            time.sleep(0.1)
+        until(lambda: _retrainings(other), every_s=0.1)
         time.sleep(1.5 * POLL_S)
         (found,) = _retrainings(one)
     assert (found["trigger"], found["state"]) == ("count", "waiting")

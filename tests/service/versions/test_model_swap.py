@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from guarded_service import guarded_service
-from held_service import PATIENCE_S, HeldService, NonsenseModel, held_service
+from held_service import HeldService, NonsenseModel, held_service
 from often import often
 from trained_version import trained_version
+from waiting import until
 
 from perfmodel.estimator.single.loading import LoadedModel
 from service.versions import loaded_versions
@@ -198,13 +198,6 @@ def test_no_answer_fails_or_is_mixed_while_versions_change(
     assert served == {"default/0"} and not wrong, wrong[:3]
 
 
-def _until(condition: Any) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < until, "it did not come about"
-        time.sleep(0.005)
-
-
 def test_every_process_follows_the_folder_by_itself(tmp_path: Path, trained: Path) -> None:
     shared = tmp_path / "models"
     (shared / "default").mkdir(parents=True)
@@ -217,11 +210,11 @@ def test_every_process_follows_the_folder_by_itself(tmp_path: Path, trained: Pat
     ):
         _appear(trained, shared / "default", "1")
         for service in (first, second):
-            _until(lambda s=service: s.ask("predict", **PREDICT)["model_version"] == "default/1")
+            until(lambda s=service: s.ask("predict", **PREDICT)["model_version"] == "default/1")
         _appear(trained, shared / "default", "2")
         # Told to one, the other sees it too.
         assert _reload(first.client)["serving"] == "default/2"
-        _until(lambda: second.ask("predict", **PREDICT)["model_version"] == "default/2")
+        until(lambda: second.ask("predict", **PREDICT)["model_version"] == "default/2")
 
 
 def test_any_change_of_the_folder_is_noticed_once(tmp_path: Path) -> None:

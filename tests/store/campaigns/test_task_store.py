@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from waiting import PATIENCE_S
 
 from perfmodel.store.campaigns import CampaignStore, ReferenceStore, TaskStore
 from perfmodel.store.campaigns.campaign_records import NewTask, TaskClaim, TaskState
@@ -163,7 +164,7 @@ def test_many_workers_at_once_share_the_tasks(stores: Stores) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
     assert sorted(taken) == list(range(40))
 
 

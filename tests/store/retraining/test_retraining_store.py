@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import ColumnElement, Connection
+from jumping_clock import jump
 
 from perfmodel.store.retraining import RetrainingLogStore, RetrainingStore
 from perfmodel.store.retraining.retraining_records import (
@@ -15,7 +15,6 @@ from perfmodel.store.retraining.retraining_records import (
     Trigger,
 )
 from perfmodel.store.retraining.retraining_store import MOST_ATTEMPTS
-from perfmodel.store.sql import leases
 from perfmodel.store.sql.connections import Connections
 
 FOREVER_S = 3600.0
@@ -108,8 +107,7 @@ def test_a_database_whose_clock_jumps_ends_nothing_twice(
 ) -> None:
     store.start("default")
     first = _claim(store, "first")
-    right: Callable[[Connection], ColumnElement[float]] = leases.clock
-    monkeypatch.setattr(leases, "clock", lambda connection: right(connection) + by_s)
+    jump(monkeypatch, by_s)
     second = _claim(store, "second")
     assert store.end(second, RetrainingState.REFUSED, reason="worse")
     assert not store.end(first, RetrainingState.DONE, version="v1")

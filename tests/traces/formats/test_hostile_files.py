@@ -1,4 +1,4 @@
-"""Small files that would be large in memory: refused soon, in little memory."""
+"""Small files that would be large in memory: refused in little memory."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from made_up_profiles import ORT_PROFILE, archive, execution_trace, rocprofv3_json
+from slowest import Slowest
 
 #: Empty lists take twenty times their text; packed, a hundred KB hold ten million of them.
 LISTS = b"[" + b"[]," * (10 * 2**20) + b"[]]"
@@ -51,7 +52,7 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_small_file_takes_little_memory(tmp_path: Path, name: str) -> None:
+def test_a_small_file_takes_little_memory(tmp_path: Path, name: str, slowest: Slowest) -> None:
     """Memory that a process took at most can be told of a fresh one alone."""
     path = tmp_path / "hostile"
     path.write_bytes(HOSTILE[name]())
@@ -63,4 +64,4 @@ def test_a_small_file_takes_little_memory(tmp_path: Path, name: str) -> None:
     mib, seconds = map(float, figures.split())
     assert "hostile" in reason
     assert mib < MOST_MIB, reason
-    assert seconds < 2.0, reason
+    slowest.note(seconds)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import random
-import time
 from pathlib import Path
 from typing import Any
 
@@ -197,7 +196,6 @@ def test_damaged_events_are_read_or_refused_and_never_crash(tmp_path: Path) -> N
     rng = random.Random(0)
     path = tmp_path / "trace.json"
     refused = 0
-    begin = time.perf_counter()
     for _ in range(300):
         events = copy.deepcopy(made.training_events(1))
         for event in rng.sample(events, 2):
@@ -211,7 +209,6 @@ def test_damaged_events_are_read_or_refused_and_never_crash(tmp_path: Path) -> N
         else:
             assert np.all(trace.kernels.duration_ns >= 0)
     assert 0 < refused < 300
-    assert time.perf_counter() - begin < 30
 
 
 def test_damaged_bytes_are_read_or_refused_and_never_crash(tmp_path: Path) -> None:

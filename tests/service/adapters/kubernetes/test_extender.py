@@ -7,7 +7,6 @@ import re
 from typing import Any
 
 import pytest
-from bounded_time import bounded_wall_s
 from cluster_bodies import A100, H100, T4, extender_args, job_text, node, pod
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
@@ -161,11 +160,8 @@ def test_a_new_job_holds_nobody_up(client: TestClient, app: FastAPI, captures: A
     cluster.settings = settings.model_copy(update={"kubernetes_wait_s": 0.05})
     args = extender_args(pod(job_text("timm/slow")), NODES)
     try:
-
-        def ask() -> None:
-            assert set(_scores(client, args).values()) == {5}
-
-        assert bounded_wall_s(ask, within_s=2.0) < 2.0
+        # Answered although the capture goes on until it is let go.
+        assert set(_scores(client, args).values()) == {5}
         captures.go_on.set()
         cluster.settings = settings
         # The first call went on in the background: the job was captured once.

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from cluster_bodies import job_text
 from fastapi import FastAPI
+from waiting import PATIENCE_S
 
 from perfmodel.store.state.observation_feed import EVERY_S
 from service.adapters.kubernetes.pods import JobName
@@ -106,7 +107,7 @@ def test_an_observation_counts_in_the_next_answer(app: FastAPI) -> None:
             await asyncio.sleep(0.01)
         return await rate()
 
-    after = asyncio.run(asyncio.wait_for(busy(), timeout=120))
+    after = asyncio.run(asyncio.wait_for(busy(), timeout=PATIENCE_S))
     assert after < 0.8 * before
     # Asked about after a while: whoever asks waits for the new answer.
     # One step against one would be a tie, which robust errors leave where it is: several say so.

@@ -13,6 +13,7 @@ import pytest
 from certificates import own_certificate
 from cluster_bodies import job_text, pod
 from service_process import service_process
+from waiting import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def test_an_admission_is_reviewed_over_tls(url: str, certificate: Path) -> None:
         {"Content-Type": "application/json"},
     )
     trusting = ssl.create_default_context(cafile=str(certificate))
-    with urllib.request.urlopen(request, timeout=60, context=trusting) as response:
+    with urllib.request.urlopen(request, timeout=PATIENCE_S, context=trusting) as response:
         answer = json.load(response)
     # No node was seen yet: the pod is admitted as it is.
     assert answer["response"] == {"uid": "u-1", "allowed": True}
@@ -50,4 +51,4 @@ def test_an_admission_is_reviewed_over_tls(url: str, certificate: Path) -> None:
 
 def test_strangers_to_the_certificate_do_not_trust_it(url: str) -> None:
     with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
-        urllib.request.urlopen(f"{url}/v2/health/live", timeout=60)
+        urllib.request.urlopen(f"{url}/v2/health/live", timeout=PATIENCE_S)
