@@ -81,12 +81,33 @@ def test_no_job_is_worked_out_beforehand_while_the_loop_answers(service: HeldSer
     assert service.model.calls == calls + 1
 
 
+class Waits:
+    """A clock, and an event that never comes: whoever waits for it moves the clock on."""
+
+    def __init__(self) -> None:
+        self.waited_s, self.is_over = 0.0, False
+
+    def monotonic(self) -> float:
+        return self.waited_s
+
+    def wait(self, some_s: float) -> bool:
+        self.waited_s += some_s
+        return self.is_over
+
+    def is_set(self) -> bool:
+        return self.is_over
+
+
 @pytest.mark.parametrize(
     ("many", "threads", "longest_s"),
     [(False, 0, 0.0), (True, 0, drift_keeper._BESIDE_LOOP_S), (True, 1, 0.5), (False, 1, 0.5)],
 )
 def test_a_comparison_waits_as_long_as_others_need(
-    service: HeldService, many: bool, threads: int, longest_s: float
+    service: HeldService,
+    monkeypatch: pytest.MonkeyPatch,
+    many: bool,
+    threads: int,
+    longest_s: float,
 ) -> None:
     steady = Steady()
     steady.are_many = many
@@ -97,11 +118,11 @@ def test_a_comparison_waits_as_long_as_others_need(
         models=service.dispatcher.models,
     )
     keeper = DriftKeeper(cast(Dispatcher, asked), None, poll_s=0.0, share=0.25)
-    began = time.monotonic()
+    waits = Waits()
+    monkeypatch.setattr(keeper, "_ended", waits)
+    monkeypatch.setattr(drift_keeper, "time", SimpleNamespace(monotonic=waits.monotonic))
     keeper._let_others_first()
-    waited_s = time.monotonic() - began
-    assert longest_s <= waited_s < longest_s + 0.45
-    keeper.stop()
-    began = time.monotonic()
+    assert longest_s <= waits.waited_s < longest_s + 2 * drift_keeper._LOOK_S
+    waits.waited_s, waits.is_over = 0.0, True
     keeper._let_others_first()
-    assert time.monotonic() - began < 0.3  # whoever is stopped waits for nobody
+    assert waits.waited_s == 0.0  # whoever is stopped waits for nobody
