@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from perfmodel.cli import cli
-from perfmodel.cli.asking.compare import in_order
+from perfmodel.cli.asking.compare import in_order, joined_warnings
 
 #: No trained model: the analytical one answers, whatever this checkout ships.
 MODELS = ["--models", "no-such-folder"]
@@ -213,6 +213,16 @@ def test_compare_puts_what_does_not_fit_last_and_keeps_what_failed() -> None:
     assert ranked[0]["placement"] == "B200"
     assert not ranked[1]["memory"]["fits"]
     assert "nonsense" in ranked[2]["error"]["detail"]
+
+
+def test_compare_says_once_what_holds_of_several() -> None:
+    rows = [
+        {"placement": "4xL4", "warnings": ["Nothing was learned of L4.", "Slow."]},
+        {"placement": "4xT4", "warnings": ["Nothing was learned of T4.", "Slow."]},
+        {"placement": "4xTPU-v9", "error": {"detail": "unknown"}},
+    ]
+    assert joined_warnings(rows)[0] == "Nothing was learned of L4, T4."
+    assert len(joined_warnings(rows)) == 2
 
 
 def test_compare_takes_a_memory_that_is_not_known_for_one_that_may_do() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -86,8 +87,18 @@ def _print(job: Job, rows: list[dict[str, Any]], *, shown_of: int) -> None:
     print_table(columns, cells, title=describe_job(job), right="rlrrrrl")
     if len(rows) < shown_of:
         print(f"{len(rows)} of {shown_of} shown.")
-    for text in dict.fromkeys(text for row in rows for text in row.get("warnings", ())):
+    for text in joined_warnings(rows):
         print(f"Warning: {text}")
+
+
+def joined_warnings(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the warnings of all rows; those that differ by the accelerator alone as one."""
+    said: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        for text in row.get("warnings", ()):
+            name = re.sub(r"^\d+x", "", row["placement"])
+            said.setdefault(tuple(text.split(name)), []).append(name)
+    return [", ".join(names).join(parts) for parts, names in said.items()]
 
 
 def _exit_if_any_failed(rows: list[dict[str, Any]]) -> None:
