@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from perfmodel.errors import InvalidInputError, UnknownModelError
-from perfmodel.graph.hub_models.names import hub_names
+from perfmodel.graph.hub_models.names import DENOISERS, hub_names
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.types import Mode
@@ -186,18 +186,32 @@ def _check_model_reference(job: Job) -> None:
             )
         return
     if not job.model.startswith(PREFIXES):
-        raise UnknownModelError(
-            job.model,
-            known=[*known_models(), *hub_names()],
-            pointer="/job/model",
-            hint=f"A model name starts with {' or '.join(PREFIXES)}, or is that of an open model "
-            "on its hub; of others give the config.json, or a Python file and what it makes.",
-        )
+        raise _unknown_model(job.model)
     if job.model.startswith("timm/") and job.sequence_length is not None:
         raise InvalidInputError(
             f"{job.model} reads images; sequence_length does not apply. Leave it out.",
             pointer="/job/sequence_length",
         )
+
+
+def _unknown_model(name: str) -> UnknownModelError:
+    denoiser = DENOISERS.get(name.casefold())
+    if denoiser is not None:
+        return UnknownModelError(
+            name,
+            known=[denoiser],
+            like=denoiser,
+            pointer="/job/model",
+            hint="It is a pipeline of several models; that one is asked for every step of an "
+            "image, and takes nearly all of the time.",
+        )
+    return UnknownModelError(
+        name,
+        known=[*known_models(), *hub_names()],
+        pointer="/job/model",
+        hint=f"A model name starts with {' or '.join(PREFIXES)}, or is that of an open model "
+        "on its hub; of others give the config.json, or a Python file and what it makes.",
+    )
 
 
 def _check_count(value: object, field: str, unit: str) -> None:

@@ -14,13 +14,13 @@ _SETTINGS = {"mode": "training", "batch_size": 2}
 
 def test_every_name_means_one_model_and_most_that_people_ask_for_are_there() -> None:
     names = [name.casefold() for name in hub_names()]
-    assert len(names) == len(set(names)) >= 150
-    assert len(hub_models()) >= 95
+    assert len(names) == len(set(names)) >= 300
+    assert len(hub_models()) >= 160
     for asked in (
         "meta-llama/Llama-3.1-8B", "mistralai/Mistral-7B-v0.1", "Qwen/Qwen2.5-7B", "gpt2",
         "bert-base-uncased", "facebook/opt-1.3b", "google/gemma-2b", "deepseek-ai/DeepSeek-V3",
         "mistralai/Mixtral-8x7B-v0.1", "openai/whisper-small", "google/vit-base-patch16-224",
-        "openai/clip-vit-base-patch32",
+        "openai/clip-vit-base-patch32", "google/flan-t5-base", "BAAI/bge-m3", "tiiuae/falcon-40b",
     ):  # fmt: skip
         assert hub_model(asked) is not None, asked
 
@@ -42,3 +42,13 @@ def test_keywords_change_its_fields() -> None:
     assert short.label == "hf_config/gpt2"
     with pytest.raises(InvalidInputError):
         parse_job({"model": "gpt2", "hf_config": {"model_type": "bert"}, **_SETTINGS})
+
+
+def test_what_a_model_goes_without_is_null() -> None:
+    second, third = "mistralai/Mistral-7B-Instruct-v0.1", "mistralai/Mistral-7B-Instruct-v0.3"
+    windows = [
+        found.config.get("sliding_window", "as usual")
+        for name in (second, third)
+        if (found := hub_model(name)) is not None
+    ]
+    assert windows == ["as usual", None]

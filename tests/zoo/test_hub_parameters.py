@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from perfmodel.errors import UnknownModelError
-from perfmodel.graph.hub_models.names import hub_model, hub_models
+from perfmodel.graph.hub_models.names import DENOISERS, hub_model, hub_models
 from perfmodel.requests import parse_job
 from perfmodel.zoo.bundle import building_on
 from perfmodel.zoo.libraries import import_transformers
+from perfmodel.zoo.references.reference import reference_names
 from perfmodel.zoo.resolve import build_bundle, capture_job
 from perfmodel.zoo.transformers.architecture import build_architecture, make_config
 from perfmodel.zoo.transformers.meta_answers import answer_for_meta_tensors
@@ -46,3 +47,11 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
     with pytest.raises(UnknownModelError) as error:
         build_bundle(job)
     assert "meta-llama/Llama-3.1-8B" in error.value.did_you_mean
+
+
+def test_a_pipeline_is_answered_with_the_model_that_takes_its_time() -> None:
+    name = "stabilityai/stable-diffusion-xl-base-1.0"
+    with pytest.raises(UnknownModelError, match="pipeline") as error:
+        build_bundle(parse_job({"model": name, "mode": "inference", "batch_size": 1}))
+    assert error.value.did_you_mean == ["zoo/sdxl-unet"]
+    assert {name.removeprefix("zoo/") for name in DENOISERS.values()} <= set(reference_names())

@@ -67,6 +67,13 @@ def _config(model_type: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mode", list(Mode))
+def test_a_model_of_sound_is_captured(mode: Mode) -> None:
+    config = {"model_type": "wav2vec2", **NARROW, "conv_dim": [16] * 7}
+    graph = capture_job(Job(hf_config=config, mode=mode, batch_size=2))
+    assert (2, 160_000) in {tensor.shape for tensor in graph.tensors}
+
+
+@pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("model_type", CONFIGS)
 def test_every_architecture_is_captured(model_type: str, mode: Mode) -> None:
     length = None if model_type in IMAGES_ONLY else 12

@@ -9,6 +9,15 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+#: Pipelines of several models, and the workload of the one that nearly all of their time goes to.
+DENOISERS = {
+    "compvis/stable-diffusion-v1-4": "zoo/sd15-unet",
+    "runwayml/stable-diffusion-v1-5": "zoo/sd15-unet",
+    "stable-diffusion-v1-5/stable-diffusion-v1-5": "zoo/sd15-unet",
+    "stabilityai/stable-diffusion-xl-base-1.0": "zoo/sdxl-unet",
+    "stabilityai/sdxl-turbo": "zoo/sdxl-unet",
+}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HubModel:
@@ -51,7 +60,11 @@ def hub_names() -> tuple[str, ...]:
 def hub_models() -> tuple[HubModel, ...]:
     """Return all models; read once."""
     return tuple(
-        HubModel(name=name, parameters=row["parameters"], config=row["config"])
+        HubModel(
+            name=name,
+            parameters=row["parameters"],
+            config={**row["config"], **dict.fromkeys(row.get("without", ()))},
+        )
         for name, row in _content().items()
     )
 

@@ -19,6 +19,8 @@ from perfmodel.zoo.losses import FeatureLoss, OwnLoss
 #: Sequence length where a job does not give one and the model allows at least that.
 DEFAULT_SEQUENCE_LENGTH = 512
 _DEFAULT_IMAGE_SIZE = 224
+#: Ten seconds of sound at 16 kHz.
+_DEFAULT_WAVEFORM = 160_000
 
 #: Model types whose code walks over the sequence position by position where no special kernel is
 #: installed, and the length they get by default: each position adds operators to the graph.
@@ -101,11 +103,13 @@ class _MainInputs:
             kwargs = {"pixel_values": self.images()}
         elif name == "input_features" and self.is_encoder_decoder:
             kwargs = {"input_features": self._spectrogram()}
+        elif name == "input_values" and hasattr(self.config, "conv_stride"):
+            kwargs = {"input_values": self._waveform()}
         else:
             raise InvalidInputError(
                 f"The inputs of {type(self.module).__name__} ({name}) are not known here; text, "
-                "image, image-text contrastive and speech-to-text models are. For another kind, "
-                "capture the module yourself and register its graph.",
+                "image, sound, image-text contrastive and speech-to-text models are. For another "
+                "kind, capture the module yourself and register its graph.",
                 pointer="/job/hf_config",
             )
         if self.is_encoder_decoder:
@@ -141,6 +145,11 @@ class _MainInputs:
         # The encoder's second convolution has stride 2: two frames for each source position.
         frames = 2 * self.config.max_source_positions
         return torch.randn(self.batch_size, self.config.num_mel_bins, frames)
+
+    def _waveform(self) -> torch.Tensor:
+        # Which frames are blanked in training follows from values, and costs next to nothing.
+        self.config.apply_spec_augment = False
+        return torch.randn(self.batch_size, _DEFAULT_WAVEFORM)
 
 
 def _labels(module: Any, inputs: _MainInputs, takes: Mapping[str, Any]) -> dict[str, Any] | None:
