@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -99,12 +100,22 @@ class ResolvedPlacement:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """How its names were read, and what was assumed about its links."""
+        """How its names were read, what was assumed of its links, and what limits nothing."""
         makers = dict.fromkeys([accelerator.vendor for accelerator in self.accelerators])
         said = (*self.read_as, *self.fabric.warnings) if self.read_as else self.fabric.warnings
+        if self.placement.power_limit_w is not None:
+            said = (*said, *self._limits_above_all(self.placement.power_limit_w))
         if len(makers) == 1:
             return said
         return (*said, SEVERAL_MAKERS_WARNING.format(" and ".join(makers)))
+
+    def _limits_above_all(self, limit_w: float) -> Iterator[str]:
+        for accelerator in self.accelerators:
+            if accelerator.tdp_w is not None and limit_w > accelerator.tdp_w:
+                yield (
+                    f"A power limit of {limit_w:g} W limits nothing: {accelerator.name} takes "
+                    f"{accelerator.tdp_w:g} W at most."
+                )
 
     def _is_plain(self) -> bool:
         placement = self.placement

@@ -11,6 +11,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.codec import spec_from_dict
 from perfmodel.errors import UnknownAcceleratorError
 from perfmodel.estimator import Estimator
+from perfmodel.estimator.core.resolved_placement import resolve_placement
 from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.job import Job
 from perfmodel.placement.topology.parse import parse_placement
@@ -76,3 +77,10 @@ def test_what_was_predicted_for_other_devices_is_still_known(
     assert len(model.calls) == calls
     other.estimate(JOB, parse_placement("Ours-64GB"))
     assert len(model.calls) == calls + 1
+
+
+def test_a_power_limit_that_limits_nothing_is_said() -> None:
+    for limit, said in (("", 0), (" power=250", 0), (" power=400", 0), (" power=25000", 1)):
+        placement = parse_placement(f"A100-SXM4-40GB{limit}")
+        warnings = resolve_placement(placement, Catalog.default()).warnings
+        assert sum("limits nothing" in text for text in warnings) == said
