@@ -121,6 +121,9 @@ def lockbox_lines(answers: AnswerTable) -> Iterator[str]:
         "mode), by hash, takes part in no choice: every other line is learned from, and asked "
         "about, what lies outside. One fit on all of that is asked about the rest. Devices: those "
         "of the lockbox; families: on devices outside; jobs: of families and on devices outside. "
+        "RTX PRO 6000 Max-Q lies inside, and with it all compiled steps on GPUs but those on "
+        "RTX 4090: where that is left out, no other line has learned from a compiled step on a "
+        "GPU. "
         "±: standard error by the choice of devices, families or models. Different: by more than "
         f"{_APART:.0f} of them."
     )
