@@ -15,9 +15,9 @@ from perfmodel.errors import PerfModelError
 
 if TYPE_CHECKING:
     from perfmodel.devices.spec import AcceleratorSpec
-    from perfmodel.graph.job import Job
     from perfmodel.profilers.described import DescribedDevice
     from perfmodel.records import StepRecord
+    from perfmodel.training.probes.probe_candidates import Probe
 
 
 @click.command()
@@ -74,7 +74,7 @@ def command(
     }
     store = ProfileStore(out)
     store.compact()
-    steps = planned_steps(store.steps(found.accelerator.name), plan)
+    steps = planned_steps(store.steps(found.accelerator.name), [one.job for one in plan])
     if not steps:
         tell("Nothing was measured; the lines above say why.")
         click.get_current_context().exit(EXIT_FAILED)
@@ -84,7 +84,7 @@ def command(
         print_json({**said, "folder": str(out)})
 
 
-def _plan(spec: AcceleratorSpec, count: int, jobs: Path | None, models: Path) -> tuple[Job, ...]:
+def _plan(spec: AcceleratorSpec, count: int, jobs: Path | None, models: Path) -> tuple[Probe, ...]:
     from perfmodel.cli.learning.probe_plan import listed_jobs, model_for
     from perfmodel.training.probes.probe_candidates import plan_probes
 
@@ -100,11 +100,11 @@ def _plan(spec: AcceleratorSpec, count: int, jobs: Path | None, models: Path) ->
         f"Plan: {len(plan.probes)} of {plan.candidates} workloads; the expected error is "
         f"{percent(plan.error_before)} now and {percent(plan.probes[-1].expected_error)} with all."
     )
-    return tuple(probe.job for probe in plan.probes)
+    return plan.probes
 
 
 def _measure(
-    jobs: tuple[Job, ...], found: DescribedDevice, device: str, out: Path, minutes: float
+    plan: tuple[Probe, ...], found: DescribedDevice, device: str, out: Path, minutes: float
 ) -> dict[str, Any]:
     from perfmodel.cli.learning.profile import show_event
     from perfmodel.devices.cpu_facts import read_cpu_facts
@@ -113,7 +113,7 @@ def _measure(
     from perfmodel.training.probes.probe_run import measure_probes
 
     probed = measure_probes(
-        jobs,
+        plan,
         store=ProfileStore(out),
         device=found,
         settings=MeasureSettings(threads=read_cpu_facts().core_count, device=device),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfmodel.cli.options import models_option, output_options
-from perfmodel.cli.output import percent, print_json, print_table, tell
+from perfmodel.cli.output import duration, percent, print_json, print_table, tell
 from perfmodel.cli.subjects import describe_job, read_json
 from perfmodel.errors import InvalidInputError
 
@@ -100,6 +100,7 @@ def _print_json(plan: ProbePlan, version: str | None) -> None:
                     "job": job_to_dict(probe.job),
                     "placement": f"1x{plan.accelerator}",
                     "expected_error_after": probe.expected_error,
+                    "measuring_s": probe.measuring_s,
                 }
                 for probe in plan.probes
             ],
@@ -109,7 +110,12 @@ def _print_json(plan: ProbePlan, version: str | None) -> None:
 
 def _print_table(plan: ProbePlan, version: str | None) -> None:
     rows = [
-        [str(number), describe_job(probe.job), percent(probe.expected_error)]
+        [
+            str(number),
+            describe_job(probe.job),
+            duration(probe.measuring_s),
+            percent(probe.expected_error),
+        ]  # fmt: skip
         for number, probe in enumerate(plan.probes, start=1)
     ]
     title = (
@@ -117,4 +123,5 @@ def _print_table(plan: ProbePlan, version: str | None) -> None:
         f"{percent(plan.error_before)} before, over {plan.candidates} workloads, "
         f"{f'by {version}' if version else 'assumed without a trained model'}"
     )
-    print_table(["", "workload", "expected error after"], rows, title=title, right="rlr")
+    columns = ["", "workload", "takes about", "expected error after"]
+    print_table(columns, rows, title=title, right="rlrr")

@@ -24,6 +24,7 @@ from perfmodel.store.campaigns import CampaignStore
 from perfmodel.store.campaigns.campaign_records import Task, TaskState
 from perfmodel.training.captures.capture_key import capture_key
 from perfmodel.training.captures.kept_sketches import kept_sketches
+from perfmodel.training.probes.measuring_time import measuring_s
 from perfmodel.training.probes.probe_plan import (
     ProbeChooser,
     narrowed,
@@ -41,6 +42,7 @@ def measuring_order(
     cared: Sequence[Step] = (),
     models: Sequence[str] = (),
     most: int | None = None,
+    cost_s: FloatArray | None = None,
 ) -> list[int]:
     """Return the candidates in the order in which they are worth measuring.
 
@@ -61,6 +63,8 @@ def measuring_order(
         which saves as much or more.
     most : int, optional
         How many are put in order; all by default.
+    cost_s : ndarray, shape (candidates,), optional
+        Seconds that measuring each takes; the same for all by default.
 
     Returns
     -------
@@ -86,6 +90,7 @@ def measuring_order(
         most or count,
         population=_features(chooser, cared) if cared else features,
         kinds=models,
+        cost_s=cost_s,
     )
 
 
@@ -101,7 +106,7 @@ def order_campaign(
     *,
     progress: Progress | None = None,
 ) -> int:
-    """Put the waiting tasks of a campaign in the order in which they tell most about a device.
+    """Put the waiting tasks in the order in which they tell most about a device for their time.
 
     Tasks that the device cannot do keep their turns, and so do those whose model cannot be
     captured: they come last, in the order in which they were listed.
@@ -126,11 +131,13 @@ def order_campaign(
     jobs = [*(stated_job(task.job) for task in (*waiting, *done)), *cared]
     steps = _steps(jobs, device.spec, progress)
     known = [position for position in range(len(waiting)) if steps[position] is not None]
+    candidates = _present(steps[position] for position in known)
     order = measuring_order(
         chooser,
-        _present(steps[position] for position in known),
+        candidates,
         measured=_present(steps[len(waiting) : len(waiting) + len(done)]),
         cared=_present(steps[len(waiting) + len(done) :]),
+        cost_s=measuring_s(candidates),
     )
     # Below all turns of the list, which count from 0.
     turns = {waiting[known[at]].name: float(turn - len(order)) for turn, at in enumerate(order)}

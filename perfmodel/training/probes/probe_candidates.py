@@ -16,6 +16,7 @@ from perfmodel.predictors.folds import Progress
 from perfmodel.training.captures.capture_key import capture_key
 from perfmodel.training.captures.kept_sketches import KeptSketch, kept_sketches
 from perfmodel.training.probes.device_shares import DeviceShares
+from perfmodel.training.probes.measuring_time import measuring_s
 from perfmodel.training.probes.probe_plan import (
     ProbeChooser,
     expected_variance,
@@ -51,10 +52,13 @@ class Probe:
     expected_error : float
         Standard deviation of the log time of a candidate once this and those before it have been
         measured; close to the relative error to be expected.
+    measuring_s : float
+        Order of magnitude of the seconds that measuring it takes.
     """
 
     job: Job
     expected_error: float
+    measuring_s: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,7 +109,7 @@ def plan_probes(
     chooser: ProbeChooser | None = None,
     progress: Progress | None = None,
 ) -> ProbePlan:
-    """Return the k workloads whose measurement would shrink the error on a device most.
+    """Return the k workloads whose measurement would shrink the error on a device most a second.
 
     Parameters
     ----------
@@ -133,7 +137,8 @@ def plan_probes(
     steps = [step for _, step in fitting]
     features = np.asarray(chooser.device_features(steps))
     prior, noise = prior_of(chooser, spec.name), noise_with_misfit(features, chooser.noise_)
-    order = probe_order(features, prior, noise, k)
+    cost_s = measuring_s(steps)
+    order = probe_order(features, prior, noise, k, cost_s=cost_s)
 
     def error(count: int) -> float:
         measured = order[:count]
@@ -143,7 +148,11 @@ def plan_probes(
     return ProbePlan(
         accelerator=spec.name,
         probes=tuple(
-            Probe(job=fitting[position][0], expected_error=error(number))
+            Probe(
+                job=fitting[position][0],
+                expected_error=error(number),
+                measuring_s=float(cost_s[position]),
+            )
             for number, position in enumerate(order, start=1)
         ),
         error_before=error(0),

@@ -11,7 +11,8 @@ Measuring a step with features ``x`` turns the covariance ``S`` of ``b`` into
 
 whatever time comes out. The expected squared error over a population of steps with features
 ``z_i`` is ``mean_i z_i' S z_i`` plus noise; the plan takes, one after the other, the candidate
-after which it is smallest (I-optimal design, greedily).
+after which it is smallest (I-optimal design, greedily), or by which it falls most a second where
+it is said how long each takes.
 
 Reference: Atkinson, Donev and Tobias, Optimum Experimental Designs, with SAS, Oxford 2007, ch. 10.
 """
@@ -56,6 +57,7 @@ def probe_order(
     *,
     population: FloatArray | None = None,
     kinds: Sequence[str] = (),
+    cost_s: FloatArray | None = None,
 ) -> list[int]:
     """Return the k candidates to measure, best first.
 
@@ -75,6 +77,8 @@ def probe_order(
     kinds : sequence of str, shape (candidates,), optional
         Of which each comes once before any comes again: what is particular about a model is no
         property of the device, and measuring it twice does not average it out.
+    cost_s : ndarray, shape (candidates,), optional
+        Seconds that measuring each takes, > 0; the same for all by default.
 
     Returns
     -------
@@ -92,12 +96,15 @@ def probe_order(
 
     >>> probe_order(np.eye(2), np.array([1.0, 4.0]), 0.1, 2)
     [1, 0]
+    >>> probe_order(np.eye(2), np.array([1.0, 4.0]), 0.1, 2, cost_s=np.array([1.0, 10.0]))
+    [0, 1]
     """
     _check(k, noise)
     asked = candidates if population is None else population
     moment = asked.T @ asked / max(len(asked), 1)
     covariance = _as_covariance(prior)
     free = np.ones(len(candidates), dtype=np.bool_)
+    cost = 1.0 if cost_s is None else cost_s
     _, kind = np.unique(np.asarray(kinds or [""] * len(candidates)), return_inverse=True)
     taken = np.zeros(kind.max(initial=0) + 1)
     chosen: list[int] = []
@@ -105,7 +112,7 @@ def probe_order(
         moved = candidates @ covariance
         spread = np.square(noise) + np.einsum("ij,ij->i", moved, candidates)
         # trace(M S x x' S) / (noise^2 + x' S x): what the mean variance loses by measuring x.
-        gain = np.einsum("ij,jk,ik->i", moved, moment, moved) / spread
+        gain = np.einsum("ij,jk,ik->i", moved, moment, moved) / spread / cost
         first = free & (taken[kind] == taken[kind[free]].min())
         best = int(np.argmax(np.where(first, gain, -1.0)))
         chosen.append(best)

@@ -22,6 +22,7 @@ from perfmodel.profilers.profiling import (
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.worker import measure_in_fresh_process
 from perfmodel.records import StepRecord
+from perfmodel.training.probes.probe_candidates import Probe
 
 if TYPE_CHECKING:
     from perfmodel.client import Client
@@ -49,7 +50,7 @@ class Probed:
 
 
 def measure_probes(
-    jobs: Sequence[Job],
+    probes: Sequence[Probe],
     *,
     store: ResultStore,
     device: DescribedDevice,
@@ -59,22 +60,23 @@ def measure_probes(
     measure: Measure = measure_in_fresh_process,
     clock_s: Callable[[], float] = time.monotonic,
 ) -> Probed:
-    """Measure jobs one after the other, best first, until the time is spent.
+    """Measure workloads one after the other, best first, until the time is spent.
 
     Parameters
     ----------
     budget_s : float
-        Seconds from now on; also bounds the time of each job.
+        Seconds from now on; also bounds the time of each. What takes longer than is left by all
+        that is known is not begun.
     """
     begin_s = clock_s()
     done: list[ProfileReport] = []
-    for job in jobs:
+    for probe in probes:
         left_s = budget_s - (clock_s() - begin_s)
-        if left_s < _LEAST_S:
-            break
+        if left_s < max(_LEAST_S, probe.measuring_s):
+            continue
         done.append(
             profile_jobs(
-                [job],
+                [probe.job],
                 store=store,
                 device=device.accelerator,
                 settings=replace(settings, timeout_s=min(settings.timeout_s, left_s)),
@@ -86,7 +88,7 @@ def measure_probes(
         finished=sum(one.finished for one in done),
         skipped=sum(one.skipped for one in done),
         failed=sum(one.failed for one in done),
-        left_over=len(jobs) - len(done),
+        left_over=len(probes) - len(done),
         elapsed_s=clock_s() - begin_s,
     )
 

@@ -30,6 +30,8 @@ LEAST_JOINED_SHARE = 0.5
 MOST_SPREAD = 0.3
 #: What a noisy measurement (spread, other processes, a throttled device) counts beside a quiet one.
 NOISY_WEIGHT = 0.3
+#: Why a measurement is left out whose repeats differ by more.
+TOO_NOISY = "too noisy"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +124,7 @@ def unusable(step: StepRecord, has_graph: bool) -> str:
     if not has_graph:
         return "graph is missing"
     if step.noisy and step.spread > MOST_SPREAD:
-        return "too noisy"
+        return TOO_NOISY
     if step.compiler not in LEARNED_COMPILERS:
         return f"no predictor learns {step.compiler} yet"
     if step.execution:

@@ -86,3 +86,11 @@ def test_what_was_measured_narrows_the_prior() -> None:
     # Variance 1, measured once with noise 1: 1 - 1 / (1 + 1); the other coefficient stays.
     after = narrowed(np.eye(2), np.array([[1.0, 0.0]]), 1.0)
     assert after.tolist() == [[0.5, 0.0], [0.0, 1.0]]
+
+
+def test_what_takes_long_has_to_tell_as_much_more() -> None:
+    first = probe_order(FEATURES, PRIOR, 0.05, 1)[0]
+    cost_s = np.full(len(FEATURES), 10.0)
+    assert probe_order(FEATURES, PRIOR, 0.05, 3, cost_s=cost_s)[0] == first
+    cost_s[first] = 1000.0
+    assert probe_order(FEATURES, PRIOR, 0.05, 3, cost_s=cost_s)[0] != first

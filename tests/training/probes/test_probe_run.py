@@ -27,6 +27,7 @@ from perfmodel.profilers.timing import TimingPolicy
 from perfmodel.profilers.wire import workload_key
 from perfmodel.profilers.worker import Failure, Success
 from perfmodel.store.profiles import ProfileStore
+from perfmodel.training.probes.probe_candidates import Probe
 from perfmodel.training.probes.probe_run import measure_probes, planned_steps, tell_service
 from perfmodel.types import Mode
 
@@ -49,6 +50,7 @@ JOBS = [
     Job(model="zoo/mlp", mode=Mode.TRAINING, batch_size=8),
     Job(model="zoo/mlp", batch_size=4),
 ]
+PROBES = [Probe(job=job, expected_error=0.1, measuring_s=20.0) for job in JOBS]
 SETTINGS = MeasureSettings(
     threads=1, policy=TimingPolicy(known_samples=5, max_samples=5, attempts=1), profiled_steps=1
 )
@@ -69,12 +71,12 @@ def replayed(job: Job, device: AcceleratorSpec, settings: MeasureSettings) -> Su
 
 def test_probes_are_measured_until_the_time_is_spent(tmp_path: Path) -> None:
     store = ProfileStore(tmp_path)
-    now_s = iter([0.0, 0.0, 55.0, 60.0])
+    now_s = iter([0.0, 0.0, 45.0, 60.0])
     probed = measure_probes(
-        JOBS, store=store, device=CARD, settings=SETTINGS, budget_s=60.0, measure=replayed,
+        PROBES, store=store, device=CARD, settings=SETTINGS, budget_s=60.0, measure=replayed,
         clock_s=lambda: next(now_s),
     )  # fmt: skip
-    # The second would begin at 55 s of 60: less than ten seconds are left.
+    # The second would begin at 45 s of 60, and takes longer than is left.
     assert (probed.finished, probed.left_over, probed.elapsed_s) == (1, 1, 60.0)
     key = workload_key(stated_fields(JOBS[0]), accelerator="X900", threads=1)
     assert store.finished_keys("X900") == {key}
@@ -83,7 +85,7 @@ def test_probes_are_measured_until_the_time_is_spent(tmp_path: Path) -> None:
 def test_a_service_answers_for_a_card_that_it_did_not_know(tmp_path: Path) -> None:
     store = ProfileStore(tmp_path / "profiles")
     measure_probes(
-        JOBS, store=store, device=CARD, settings=SETTINGS, budget_s=600.0, measure=replayed
+        PROBES, store=store, device=CARD, settings=SETTINGS, budget_s=600.0, measure=replayed
     )
     steps = planned_steps(store.steps("X900"), JOBS)
     assert planned_steps(steps, [replace(JOBS[0], batch_size=99)]) == []
