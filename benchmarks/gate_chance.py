@@ -117,7 +117,7 @@ CASES: tuple[tuple[str, Where, tuple[float, ...]], ...] = (
     ("all steps", lambda judged: np.ones(_STEPS, bool), (1.05, 1.1)),
     ("training", on("mode", "training"), (1.05, 1.1)),
     ("the most common device", on("device", "RTX"), (1.05, 1.1)),
-    ("a device of 100 steps", on("device", "A100"), (1.1, 1.15)),
+    ("a device of 60 steps", on("device", "A100"), (1.1, 1.15)),
     ("the largest family", lambda judged: family_of(judged, large=True), (1.1, 1.15)),
     ("a family of one model", lambda judged: family_of(judged, large=False), (1.15, 1.25)),
 )
@@ -138,7 +138,7 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=200, help="candidates of each case")
+    parser.add_argument("--pairs", type=int, default=100, help="candidates of each case")
     parser.add_argument("--times", type=float, nargs="*", default=[0.0, 1.0, 2.0, 4.0])
     return parser.parse_args()
 
