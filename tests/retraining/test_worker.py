@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -102,6 +103,19 @@ def test_stopped_and_killed_it_goes_on_from_the_last_finished_phase(
     assert (ended.state, ended.fraction) == (RetrainingState.DONE, 1.0), ended.reason
     assert world.registry.versions.versions("default") == [ended.version]
     assert not (world.runs / name).exists()
+
+
+def test_its_processes_fit_in_processes_of_their_own(world: RetrainingWorld) -> None:
+    name = _start(world, members=["gbdt"])
+    worker = RetrainingWorker(
+        world.database.connections, replace(world.place, workers=2), WorkerOptions(lease_s=3.0)
+    )
+    thread = threading.Thread(target=worker.do_one, daemon=True)
+    thread.start()
+    # Whoever watches for the end of its parent holds nothing that a forked process needs.
+    _until(lambda: not _found(world, name).state.is_open)
+    assert _found(world, name).state is RetrainingState.DONE, _found(world, name).reason
+    thread.join(PATIENCE_S)
 
 
 def test_one_that_takes_too_much_memory_is_ended_and_says_so(world: RetrainingWorld) -> None:
