@@ -31,6 +31,7 @@ def test_what_a_cluster_retrains_has_the_bytes_of_a_local_retraining(tmp_path: P
     assert all(
         "capture: 0 sketches were kept, 3 are captured" in one["said"] for one in told.values()
     )
+    assert [one["state"] for one in told.values()] == ["done", "done"], told
     assert local["version"] == far["version"]
     files = [_files(tmp_path / one / "models" / "default" / far["version"]) for one in told]
     assert len(files[0]) > 12

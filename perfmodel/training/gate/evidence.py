@@ -129,7 +129,8 @@ class Margins:
     least_spread : float
         Smallest spread of the logarithms of answers, as a share of that of measurements.
     size_bytes, load_time_s : float
-        At most; ``size_times``, ``load_times`` at most so many times those of the serving version.
+        At most; ``size_times``, ``load_times`` at most so many times those of the serving version,
+        where that is more than ``small_bytes``, ``short_load_s``.
     answers_share : float
         At least this share of the answers a second of the serving version.
     """
@@ -148,6 +149,8 @@ class Margins:
     least_spread: float = 0.2
     size_bytes: float = 30e6
     size_times: float = 1.5
+    small_bytes: float = 5e6
     load_time_s: float = 5.0
     load_times: float = 2.0
+    short_load_s: float = 1.0
     answers_share: float = 0.7

@@ -112,4 +112,5 @@ def _table(groups: Sequence[GroupError]) -> list[str]:
 
 def _footnote(groups: Sequence[GroupError]) -> list[str]:
     assumed = max(one.assumed for one in groups)
-    return ["", f"\\* Too few units to show it: {assumed:g} is chance of training."] * bool(assumed)
+    told = f"With a star: too few units to show the chance of training, {assumed:g} is assumed."
+    return ["", told] if assumed else []

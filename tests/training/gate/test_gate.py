@@ -187,6 +187,15 @@ def test_other_reasons_to_refuse() -> None:
     assert decide(law, replace(SERVING, violations={"monotone in batch": 2}), SETS).accepted
 
 
+def test_a_small_version_may_grow() -> None:
+    # As one does whose site has its first observations: other devices are learned as well.
+    small = replace(SERVING, size_bytes=5e5, load_time_s=0.1)
+    grown = replace(GOOD, size_bytes=4.9e6, load_time_s=0.9)
+    assert decide(grown, small, SETS).accepted
+    for worse in (replace(grown, size_bytes=5.1e6), replace(grown, load_time_s=1.1)):
+        assert not decide(worse, small, SETS).accepted
+
+
 def test_intervals_are_compared_in_width_with_those_that_hold_what_they_state() -> None:
     wide = _changed(_wide)
     assert "width" in {one.check for one in decide(wide, SERVING, SETS).findings}
@@ -274,7 +283,7 @@ def test_steps_that_move_together_are_one_witness() -> None:
     # 40 steps of the same movement have no spread of their own: all of it is assumed.
     assert (family.low, family.high) == pytest.approx((-0.045, 0.155))
     assert "family family-03 | 40 | 1 | " in decision.report()
-    assert "-0.045 to +0.155 *" in decision.report() and "0.1 is chance" in decision.report()
+    assert "-0.045 to +0.155 *" in decision.report() and "0.1 is assumed" in decision.report()
 
 
 @pytest.mark.parametrize(
