@@ -33,6 +33,6 @@ def test_what_a_cluster_retrains_has_the_bytes_of_a_local_retraining(tmp_path: P
     )
     assert [one["state"] for one in told.values()] == ["done", "done"], told
     assert local["version"] == far["version"]
-    files = [_files(tmp_path / one / "models" / "default" / far["version"]) for one in told]
+    files = [_files(tmp_path / one / "models" / far["version"]) for one in told]
     assert len(files[0]) > 12
     assert [n for n in {*files[0], *files[1]} if files[0].get(n) != files[1].get(n)] == []
