@@ -49,7 +49,7 @@ test: dev ## set up and run all tests (style and types among them) in two proces
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 bench: dev ## run every benchmark, one after the other (coverage: every tenth model)
-	@for file in $(filter-out benchmarks/accuracy.py benchmarks/regret.py benchmarks/reliability.py,$(wildcard benchmarks/[a-z]*.py)); do \
+	@for file in $(filter-out benchmarks/accuracy.py benchmarks/regret.py benchmarks/reliability.py benchmarks/two_versions.py,$(wildcard benchmarks/[a-z]*.py)); do \
 	  case $$file in *capture_coverage.py) some="--step 10" ;; *) some= ;; esac; \
 	  echo "== $$file $$some"; $(BIN)/python $$file $$some || exit 1; \
 	done

@@ -18,7 +18,12 @@ ROOT = Path(__file__).resolve().parents[1]
 INTERPRETER = "PERFMODEL_RAY_PYTHON"
 
 
-def told_by(program: Path, *arguments: object, environment: Mapping[str, str] | None = None) -> Any:
+def told_by(
+    program: Path,
+    *arguments: object,
+    environment: Mapping[str, str] | None = None,
+    patience_s: float = 400,
+) -> Any:
     """Run a program and return the JSON of the last line that it printed."""
     constraints = str(ROOT / "constraints.txt")
     python = python_with("ray", INTERPRETER, ["-c", constraints, "ray>=2.9"])
@@ -35,7 +40,7 @@ def told_by(program: Path, *arguments: object, environment: Mapping[str, str] | 
             "RAY_health_check_failure_threshold": "30",
             **(environment or {}),
         },
-        capture_output=True, text=True, check=False, timeout=400,
+        capture_output=True, text=True, check=False, timeout=patience_s,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr[-3000:]
     return json.loads(ran.stdout.splitlines()[-1])

@@ -212,5 +212,6 @@ def judging_set(name: str, samples: Sequence[StepSample]) -> JudgingSet:
             "mode": tuple(one.step.mode.value for one in samples),
             "family": tuple(one.family for one in samples),
             "placement": ("one accelerator",) * len(samples),
+            "model": tuple(one.model for one in samples),
         },
     )

@@ -99,8 +99,11 @@ def _own_output() -> TextIO:
 
 
 def _end_with_parent() -> None:
-    """End this process and those that it started when whoever started it is gone."""
-    while sys.stdin.buffer.read(1):
+    """End this process and those that it started when whoever started it is gone.
+
+    Not by ``sys.stdin``: a read holds its lock, and a forked process that closes it waits for that.
+    """
+    while os.read(0, 1):
         continue
     os.killpg(0, signal.SIGKILL)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from perfmodel.cli.running.settings_file import known_settings, read_settings_into
 from perfmodel.errors import InvalidInputError, UnknownSettingError
+from perfmodel.retraining.settings import parse_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -126,3 +128,12 @@ def test_what_is_printed_can_be_read_again(tmp_path: Path) -> None:
     assert {name: found[name] for name in stated} == stated
     names = {line.lstrip("# ").split(" = ")[0] for line in told.stdout.splitlines()}
     assert names == known_settings() - {"cache", "key", "url"}
+
+
+def test_retrainings_can_have_what_the_documentation_lets_them_have(tmp_path: Path) -> None:
+    (text,) = re.findall(
+        r"```toml\n(# settings.toml.*?)```", (ROOT / "docs/running.md").read_text(), re.S
+    )
+    (line,) = (one for one in text.splitlines() if one.startswith("retrain_settings"))
+    stated = json.loads(_read(tmp_path, line)["PERFMODEL_RETRAIN_SETTINGS"])
+    assert parse_settings(stated).to_dict().items() >= stated.items()

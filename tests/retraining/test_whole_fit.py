@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 
 from migrated import migrated_sqlite
 from retraining_world import RetrainingWorld
+from small_tables import write_timm_table
 
 from perfmodel.estimator.facade import Estimator
 from perfmodel.graph.job import Job
@@ -26,8 +26,6 @@ MEASURED = (
     "timm/convnext_nano", "timm/mobilenetv3_small_100", "timm/repvgg_a0", "timm/resnet18",
     "timm/mambaout_femto", "timm/inception_next_atto", "timm/hgnetv2_b0",
 )  # fmt: skip
-#: Networks that are captured in no time, and what they shall have taken, in images a second.
-TABLE = {"test_resnet": 5e4, "test_vit": 4e4, "test_efficientnet": 3e4}
 SETTINGS = {
     "folds": 2,
     "joint": {"epochs": 1, "rounds": 20, "folds": 2},
@@ -49,22 +47,10 @@ def _few_records(folder: Path) -> int:
     return count
 
 
-def _table(folder: Path) -> None:
-    """Write a table in the form of timm's, with made-up times."""
-    folder.mkdir(parents=True)
-    for mode, (device, faster) in product(("infer", "train"), (("3090", 1.0), ("4090", 1.8))):
-        lines = [f"model,{mode}_img_size,{mode}_samples_per_sec,{mode}_batch_size"]
-        for (name, rate), batch in product(TABLE.items(), (32, 64)):
-            share = faster * batch / (batch + 32) / (1 if mode == "infer" else 3)
-            lines.append(f"{name},160,{rate * share:.1f},{batch}")
-        path = folder / f"benchmark-{mode}-amp-nchw-pt240-cu124-rtx{device}.csv"
-        path.write_text("\n".join(lines) + "\n")
-
-
 def test_everything_is_fitted_judged_and_answers(tmp_path: Path) -> None:
     world = RetrainingWorld(url=migrated_sqlite(tmp_path), folder=tmp_path)
     assert _few_records(world.profiles) > 20
-    _table(tmp_path / "tables" / "timm")
+    write_timm_table(tmp_path / "tables" / "timm")
     place = replace(
         world.place,
         sources=DataSources(profiles=(world.profiles,), data=tmp_path / "tables"),

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -104,6 +106,19 @@ def test_stopped_and_killed_it_goes_on_from_the_last_finished_phase(
     assert not (world.runs / name).exists()
 
 
+def test_its_processes_fit_in_processes_of_their_own(world: RetrainingWorld) -> None:
+    name = _start(world, members=["gbdt"])
+    worker = RetrainingWorker(
+        world.database.connections, replace(world.place, workers=2), WorkerOptions(lease_s=3.0)
+    )
+    thread = threading.Thread(target=worker.do_one, daemon=True)
+    thread.start()
+    # Whoever watches for the end of its parent holds nothing that a forked process needs.
+    _until(lambda: not _found(world, name).state.is_open)
+    assert _found(world, name).state is RetrainingState.DONE, _found(world, name).reason
+    thread.join(PATIENCE_S)
+
+
 def test_one_that_takes_too_much_memory_is_ended_and_says_so(world: RetrainingWorld) -> None:
     name = _start(world, members=["efficiency"])
     assert _worker(world, memory_bytes=1e6).do_one() is not None
@@ -111,6 +126,26 @@ def test_one_that_takes_too_much_memory_is_ended_and_says_so(world: RetrainingWo
     assert failed.state is RetrainingState.FAILED
     assert failed.reason is not None and "0.001 are allowed. Allow more (--memory" in failed.reason
     assert world.registry.versions.names() == [] and not (world.runs / name).exists()
+
+
+def test_of_two_hosts_one_retrains(world: RetrainingWorld) -> None:
+    name = _start(world, members=["efficiency"])
+    hosts = [
+        RetrainingWorker(
+            world.database.connections,
+            replace(world.place, folder=world.folder / f"runs of {host}"),
+            WorkerOptions(lease_s=30.0),
+        )
+        for host in ("one", "other")
+    ]
+    with ThreadPoolExecutor(2) as both:
+        done = list(both.map(lambda host: host.do_one(), hosts))
+    # The other finds nothing to do while the first has it, and nothing afterwards.
+    assert sorted(one is None for one in done) == [False, True]
+    ended = _found(world, name)
+    assert (ended.state, ended.attempts) == (RetrainingState.DONE, 1), ended.reason
+    assert world.registry.versions.versions("default") == [ended.version]
+    assert [one.do_one() for one in hosts] == [None, None]
 
 
 def test_cancelling_ends_the_process_on_whatever_host_it_runs(world: RetrainingWorld) -> None:

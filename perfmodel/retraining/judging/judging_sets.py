@@ -141,14 +141,16 @@ def _stacked(rows: Sequence[tuple[float, float, float]]) -> Answers:
 def labels_of(
     samples: Sequence[Sample], steps: Sequence[StepSample]
 ) -> Mapping[str, tuple[str, ...]]:
-    """Return the groups of some steps, see :class:`.JudgingSet`."""
-    things: list[tuple[Any, str]] = [(one.workload, one.family) for one in samples]
-    things += [(one.step, one.family) for one in steps]
+    """Return what is known of some steps, see :class:`.JudgingSet`."""
+    ran: list[Any] = [one.workload for one in samples]
+    ran += [one.step for one in steps]
+    named: list[Any] = [*samples, *steps]
     return {
-        "device": tuple(thing.accelerator.name for thing, _ in things),
-        "mode": tuple(thing.mode.value for thing, _ in things),
-        "family": tuple(family for _, family in things),
-        "placement": tuple("one accelerator" for _ in things),
+        "device": tuple(one.accelerator.name for one in ran),
+        "mode": tuple(one.mode.value for one in ran),
+        "family": tuple(one.family for one in named),
+        "placement": tuple("one accelerator" for _ in ran),
+        "model": tuple(one.model for one in named),
     }
 
 

@@ -48,6 +48,7 @@ def observed_set(
             "mode": tuple(cell.job.mode.value for cell in usable),
             "family": tuple(cell.job.label for cell in usable),
             "placement": tuple(placement_kind(cell.placement) for cell in usable),
+            "model": tuple(cell.job.label for cell in usable),
         },
     )
 

@@ -130,7 +130,7 @@ def version_at(folder: Path) -> VersionAtHand:
 
 @dataclass(frozen=True, kw_only=True)
 class Timed:
-    """How quickly a version is loaded and answers."""
+    """How quickly a version is loaded and answers, in seconds of the processor."""
 
     load_time_s: float
     answers_per_s: float
@@ -138,6 +138,9 @@ class Timed:
 
 def timed(versions: Sequence[VersionAtHand], workloads: Sequence[Workload]) -> list[Timed]:
     """Load versions and ask them, in turns, and return the best of a few times each.
+
+    Whatever else the machine does costs no time of this process: a clock on the wall would call the
+    version slow that was asked while another process was at work.
 
     Parameters
     ----------
@@ -162,11 +165,11 @@ def _once(version: VersionAtHand, workloads: Sequence[Workload]) -> tuple[float,
         return math.inf, math.inf
     if version.model is None:
         return math.nan, math.nan
-    begin = time.perf_counter()
+    begin_s = time.process_time()
     fresh = ServingModel.load(version.folder)
-    loaded = time.perf_counter()
+    loaded_s = time.process_time()
     fresh.predict(workloads)
-    return loaded - begin, time.perf_counter() - loaded
+    return loaded_s - begin_s, time.process_time() - loaded_s
 
 
 def log_times(version: VersionAtHand, workloads: Sequence[Workload]) -> FloatArray:

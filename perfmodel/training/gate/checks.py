@@ -34,10 +34,12 @@ def of_itself(candidate: Evidence, serving: Evidence, margins: Margins) -> Itera
 
 
 def _cost(candidate: Evidence, serving: Evidence, margins: Margins) -> Iterator[Finding]:
-    most = min(margins.size_bytes, margins.size_times * serving.size_bytes)
+    grown = max(margins.small_bytes, margins.size_times * serving.size_bytes)
+    most = min(margins.size_bytes, grown)
     if not candidate.size_bytes <= most:
         yield _found("size", f"{candidate.size_bytes:.3g} bytes, at most {most:.3g}")
-    longest = min(margins.load_time_s, margins.load_times * serving.load_time_s)
+    slower_s = max(margins.short_load_s, margins.load_times * serving.load_time_s)
+    longest = min(margins.load_time_s, slower_s)
     if not candidate.load_time_s <= longest:
         yield _found("load time", f"{candidate.load_time_s:.3g} s, at most {longest:.3g} s")
     least = margins.answers_share * serving.answers_per_s

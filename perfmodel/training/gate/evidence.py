@@ -13,6 +13,8 @@ from perfmodel.features.arrays import FloatArray
 
 #: By what measurements are grouped.
 DIMENSIONS = ("device", "mode", "family", "placement")
+#: What is known of each measured step: its groups, and the job, whose steps move together.
+LABELS = (*DIMENSIONS, "model")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +30,7 @@ class JudgingSet:
     measured_s : ndarray, shape (steps,)
         > 0, seconds.
     labels : mapping of str to tuple of str
-        Of each of :data:`DIMENSIONS` the group of every step.
+        Of each of :data:`LABELS` that of every step.
     """
 
     name: str
@@ -38,9 +40,9 @@ class JudgingSet:
 
     def __post_init__(self) -> None:
         lengths = {len(self.keys), len(self.measured_s), *map(len, self.labels.values())}
-        if len(lengths) != 1 or set(self.labels) != set(DIMENSIONS):
+        if len(lengths) != 1 or set(self.labels) != set(LABELS):
             raise InvalidInputError(
-                f"The judging set {self.name!r} needs a key, a time and {', '.join(DIMENSIONS)} of "
+                f"The judging set {self.name!r} needs a key, a time and {', '.join(LABELS)} of "
                 "each step."
             )
         if not self.keys or not (np.isfinite(self.measured_s) & (self.measured_s > 0)).all():
@@ -105,10 +107,14 @@ class Margins:
     Parameters
     ----------
     error : float
-        Of any group: mean ``|ln(T^ / T)|`` of the candidate minus that of the serving version.
+        Of any group: mean ``|ln(T^ / T)|`` of the candidate minus that of the serving version;
+        ``family_error`` of steps of one family alone, which move together as a whole.
     confidence : float
         Of the bootstrapped intervals of these differences, of all groups of a judging set at once;
         one that is refused lies above 0 as well.
+    training : float
+        How far a group may move if the same version is trained again, where it has too few units
+        to show that by themselves.
     least_steps : int
         Steps of a group from which on it is judged by itself.
     resamples, seed : int
@@ -123,13 +129,16 @@ class Margins:
     least_spread : float
         Smallest spread of the logarithms of answers, as a share of that of measurements.
     size_bytes, load_time_s : float
-        At most; ``size_times``, ``load_times`` at most so many times those of the serving version.
+        At most; ``size_times``, ``load_times`` at most so many times those of the serving version,
+        where that is more than ``small_bytes``, ``short_load_s``.
     answers_share : float
         At least this share of the answers a second of the serving version.
     """
 
     error: float = 0.02
+    family_error: float = 0.04
     confidence: float = 0.95
+    training: float = 0.1
     least_steps: int = 8
     resamples: int = 400
     seed: int = 0
@@ -140,6 +149,8 @@ class Margins:
     least_spread: float = 0.2
     size_bytes: float = 30e6
     size_times: float = 1.5
+    small_bytes: float = 5e6
     load_time_s: float = 5.0
     load_times: float = 2.0
+    short_load_s: float = 1.0
     answers_share: float = 0.7

@@ -31,20 +31,30 @@ class GroupError:
 
     Parameters
     ----------
+    units : int
+        Families, or models of the one family: what moves by itself.
     candidate, serving : float
         Mean ``|ln(T^ / T)|``.
     low, high : float
         Bootstrapped interval of their difference, candidate minus serving.
+    margin : float
+        How much larger the error of the candidate may be.
+    assumed : float
+        Chance of training that the interval was given, because the units are too few to show it;
+        0 where they were resampled.
     """
 
     judging_set: str
     dimension: str
     group: str
     steps: int
+    units: int
     candidate: float
     serving: float
     low: float
     high: float
+    margin: float
+    assumed: float
 
     @property
     def where(self) -> str:
@@ -89,9 +99,18 @@ def _at(where: str) -> str:
 
 def _table(groups: Sequence[GroupError]) -> list[str]:
     rows = [
-        f"| {one.where} | {one.steps} | {one.candidate:.3f} | {one.serving:.3f} | "
-        f"{one.low:+.3f} to {one.high:+.3f} |"
+        f"| {one.where} | {one.steps} | {one.units} | {one.candidate:.3f} | {one.serving:.3f} | "
+        f"{one.low:+.3f} to {one.high:+.3f}{' *' if one.assumed else ''} |"
         for one in groups
     ]
-    head = ["", "| group | steps | candidate | serving | difference |", "|---|---:|---:|---:|---:|"]
-    return [*head, *rows] if rows else []
+    head = [
+        "", "| group | steps | units | candidate | serving | difference |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]  # fmt: skip
+    return [*head, *rows, *_footnote(groups)] if rows else []
+
+
+def _footnote(groups: Sequence[GroupError]) -> list[str]:
+    assumed = max(one.assumed for one in groups)
+    told = f"With a star: too few units to show the chance of training, {assumed:g} is assumed."
+    return ["", told] if assumed else []

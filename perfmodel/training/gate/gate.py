@@ -53,7 +53,7 @@ def decide(
         own, other = candidate.answers[judged.name], serving.answers[judged.name]
         compared = group_errors(judged, own, other, margins)
         groups += compared
-        findings += worse(compared, margins)
+        findings += worse(compared)
         findings += of_answers(judged, candidate, serving, margins)
     return Decision(
         candidate=candidate.version,

@@ -18,7 +18,7 @@ _NOISE = 0.1
 
 
 def _judging_set(name: str, seed: int) -> JudgingSet:
-    """Steps over four devices, two modes, twelve families and three kinds of placement."""
+    """Steps over four devices, two modes, twelve families of ten models, and three placements."""
     rng = np.random.default_rng(seed)
     number = np.arange(_STEPS)
     return JudgingSet(
@@ -30,6 +30,8 @@ def _judging_set(name: str, seed: int) -> JudgingSet:
             "mode": tuple(("training", "inference")[(i // 4) % 2] for i in number),
             "family": tuple(f"family-{(i // 8) % 12:02d}" for i in number),
             "placement": tuple(("one", "host", "hosts")[(i // 96) % 3] for i in number),
+            # Four steps of each, on all four devices.
+            "model": tuple(f"model-{i // 8 % 12}-{i // 96 * 2 + i % 8 // 4}" for i in number),
         },
     )
 
@@ -185,6 +187,15 @@ def test_other_reasons_to_refuse() -> None:
     assert decide(law, replace(SERVING, violations={"monotone in batch": 2}), SETS).accepted
 
 
+def test_a_small_version_may_grow() -> None:
+    # As one does whose site has its first observations: other devices are learned as well.
+    small = replace(SERVING, size_bytes=5e5, load_time_s=0.1)
+    grown = replace(GOOD, size_bytes=4.9e6, load_time_s=0.9)
+    assert decide(grown, small, SETS).accepted
+    for worse in (replace(grown, size_bytes=5.1e6), replace(grown, load_time_s=1.1)):
+        assert not decide(worse, small, SETS).accepted
+
+
 def test_intervals_are_compared_in_width_with_those_that_hold_what_they_state() -> None:
     wide = _changed(_wide)
     assert "width" in {one.check for one in decide(wide, SERVING, SETS).findings}
@@ -243,6 +254,54 @@ def test_a_few_steps_of_a_group_refuse_nobody_by_chance(steps: int) -> None:
     ]
     # One interval in twenty is allowed to miss what it holds, of all groups together.
     assert sum(bool(found) for found in refused) <= 2
+
+
+def _one_model(judged: JudgingSet) -> JudgingSet:
+    """The same steps, those of one family all of one model."""
+    models = zip(judged.labels["family"], judged.labels["model"], strict=True)
+    alone = tuple("alone" if family == "family-03" else model for family, model in models)
+    return replace(judged, labels={**judged.labels, "model": alone})
+
+
+def _moved(judged: JudgingSet, dimension: str, group: str, factor: float) -> Evidence:
+    """The version that serves, with one group of answers moved as a whole, as training may."""
+    answers = SERVING.answers[judged.name]
+    # Off to the side on which it is off already: each error grows by ln(factor).
+    sides = np.where(answers.time_s > judged.measured_s, factor, 1 / factor)
+    moved = np.where(_on(judged, dimension, group, 0.0) == 0.0, sides, 1.0)
+    return replace(SERVING, answers={judged.name: _times(answers, moved)})
+
+
+def test_steps_that_move_together_are_one_witness() -> None:
+    one = _one_model(SETS[0])
+    # Two trainings from the same data moved 29 steps of one model by 0.055.
+    moved = _moved(one, "family", "family-03", float(np.exp(0.055)))
+    decision = decide(moved, SERVING, [one])
+    assert decision.accepted, decision.findings
+    (family,) = [found for found in decision.groups if found.group == "family-03"]
+    assert (family.units, family.steps, family.assumed) == (1, 40, 0.1)
+    # 40 steps of the same movement have no spread of their own: all of it is assumed.
+    assert (family.low, family.high) == pytest.approx((-0.045, 0.155))
+    assert "family family-03 | 40 | 1 | " in decision.report()
+    assert "-0.045 to +0.155 *" in decision.report() and "0.1 is assumed" in decision.report()
+
+
+@pytest.mark.parametrize(
+    ("dimension", "group"), [("device", "T4"), ("mode", "training"), ("family", "family-03")]
+)
+def test_the_same_worsening_of_many_units_is_refused(dimension: str, group: str) -> None:
+    # Ten models of a family, or twelve families of a device.
+    moved = _moved(SETS[0], dimension, group, float(np.exp(0.055)))
+    decision = decide(moved, SERVING, [SETS[0]])
+    found = [one.where for one in decision.findings if one.check == "error"]
+    assert f"frozen, {dimension} {group}" in found
+
+
+def test_one_model_that_is_worse_by_more_than_training_explains_is_refused() -> None:
+    one = _one_model(SETS[0])
+    decision = decide(_moved(one, "family", "family-03", 1.15), SERVING, [one])
+    assert [found.where for found in decision.findings] == ["frozen, family family-03"]
+    assert "over 40 steps of 1 units" in decision.findings[0].detail
 
 
 def test_a_judging_set_of_one_step_compares_nothing() -> None:
