@@ -1,13 +1,13 @@
 """Training on Trainium, as the pages of AWS Neuron state it: replicas, or a split over cores.
 
-A ``trn1.32xlarge`` has sixteen chips of two cores, and the pages count cores. Replicas of BERT-Large
-and ViT-Base fill a core each, so that a chip has two of their micro-batches::
+A ``trn1.32xlarge`` has sixteen chips of two cores, and the pages count cores. Replicas of
+BERT-Large and ViT-Base fill a core each, so that a chip has two of their micro-batches::
 
     batch of a chip = 2 * micro-batch
     micro-batches   = global batch / (cores * micro-batch)
 
-Tensor ranks are an even number of cores, so that a chip is one rank of half as many; an interval of
-``ZeRO-1`` shares out the optimizer, as does every recipe of Megatron. ``BF16+SR`` keeps weights in
+Tensor ranks are an even number of cores, so that a chip is one rank of half as many; replicas share
+out the optimizer, as in every recipe of Megatron. ``BF16+SR`` keeps weights in
 bf16 and rounds at random (``bf16``), ``BF16+FP32Optimizer`` and ``AMP`` keep them in fp32 beside
 (``amp_bf16``). The second phase of BERT reads 512 tokens, the first 128.
 

@@ -4,7 +4,7 @@ ResNet-50 and -101 with the stride on the first 1x1 convolution, as they were fi
 ResNeXt-101 of 32 groups of 8 with the stride on the 3x3. Stem and first stage are frozen. A frozen
 norm is a scale and a shift where a gradient passes it, and one batch norm where none does.
 
-Reference: facebookresearch/detectron2, ``modeling/backbone/resnet.py`` and ``layers/batch_norm.py``.
+Reference: facebookresearch/detectron2, ``modeling/backbone/resnet.py``, ``layers/batch_norm.py``.
 """
 
 from __future__ import annotations

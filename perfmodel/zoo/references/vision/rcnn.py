@@ -55,13 +55,15 @@ class Found(NamedTuple):
 class ProposalNetwork(nn.Module):
     """Scores and shifts of all anchors, and the best of them as boxes."""
 
+    anchors: Tensor
+
     def __init__(self, height: int, width: int) -> None:
         super().__init__()
         self.convolution = nn.Conv2d(_WIDTH, _WIDTH, 3, padding=1)
         self.objectness = nn.Conv2d(_WIDTH, _ANCHORS, 1)
         self.shift = nn.Conv2d(_WIDTH, 4 * _ANCHORS, 1)
         cells = anchor_cells(height, width)
-        self.cells = tuple(_ANCHORS * count for count in cells)
+        self.cells = [_ANCHORS * count for count in cells]
         self.register_buffer("anchors", torch.rand(sum(self.cells), 4))
 
     def forward(self, maps: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
@@ -76,9 +78,8 @@ class ProposalNetwork(nn.Module):
     def _proposals(self, scores: list[Tensor], shifts: list[Tensor]) -> Tensor:
         most = _DECODED[0] if self.training else _DECODED[1]
         best, boxes = [], []
-        for anchors, score, shift in zip(
-            self.anchors.split(self.cells), scores, shifts, strict=True
-        ):
+        levels = torch.split(self.anchors, self.cells)
+        for anchors, score, shift in zip(levels, scores, shifts, strict=True):
             found, place = score.topk(min(most, score.shape[1]), dim=1)
             where = place.unsqueeze(-1).expand(-1, -1, 4)
             best.append(found)
