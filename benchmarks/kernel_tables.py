@@ -27,7 +27,7 @@ from perfmodel.predictors.boosting import BoosterSettings
 from perfmodel.predictors.kernels.kernel_base import GROUPS, kernel_group
 from perfmodel.predictors.kernels.kernel_predictor import KERNEL_SETTINGS, KernelPredictor
 from perfmodel.training.samples.measured_kernels import MeasuredCalls, measured_calls, same_shapes
-from perfmodel.training.samples.public_data import KERNEL_FORMATS, read_formats
+from perfmodel.training.samples.public_data import OPERATOR_FORMATS, read_formats
 from perfmodel.training.validation.lockbox import is_locked
 
 _LIMIT = 600
@@ -65,7 +65,7 @@ def main() -> None:
     """Judge and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=os.environ.get("PERFMODEL_DATA"))
-    parser.add_argument("--learned", nargs="*", default=KERNEL_FORMATS)
+    parser.add_argument("--learned", nargs="*", default=OPERATOR_FORMATS)
     parser.add_argument("--added", nargs="+", required=True)
     parser.add_argument("--groups", nargs="*", default=GROUPS, choices=GROUPS)
     parser.add_argument("--seeds", type=int, default=3)
