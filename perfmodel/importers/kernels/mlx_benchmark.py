@@ -5,7 +5,7 @@ what is shorter than ten of these is left out. Left out too are calls on process
 compiled, operators that no formula stands for, and chips that do not say how many cores their GPU
 has. PyTorch runs convolutions of fp32 in TF32 on an A100; products it does not.
 
-Reference: repository TristanBilot/mlx-benchmark, ``benchmarks/detailed_benchmark.md``.
+Reference: repository TristanBilot/mlx-benchmark, ``benchmarks/detailed_benchmark.md``, MIT.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from perfmodel.importers.published import Imported, Origin, PublishedKernel, Rej
 
 FILE = "mlx_ops.parquet"
 SOURCE = "TristanBilot/mlx-benchmark benchmarks"
-LICENCE = "not stated"
+LICENCE = "MIT"
 
 #: Times are printed in steps of 0.01 ms.
 _SHORTEST_MS = 0.1
