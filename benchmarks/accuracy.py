@@ -48,11 +48,11 @@ def main() -> None:
     arguments = _arguments()
     started = time.perf_counter()
     if not arguments.report_only:
-        if not arguments.only_placements:
+        if not (arguments.only_placements or arguments.only_kernels):
             _run_steps(arguments)
         if arguments.data is not None and not arguments.only_lockbox:
             _run_tables(arguments)
-        if not (arguments.only_placements or arguments.resume):
+        if not (arguments.only_placements or arguments.only_kernels or arguments.resume):
             note_duration(arguments.folder, time.perf_counter() - started)
     if not (arguments.folder / "run.json").exists():
         _tell(f"No answers about whole steps lie in {arguments.folder}: no report is written.")
@@ -110,7 +110,7 @@ def _run_tables(arguments: argparse.Namespace) -> None:
     """Judge kernels and all parts of the placement floor, side by side."""
     with ProcessPoolExecutor(arguments.workers, mp_context=get_context("spawn")) as pool:
         running = [] if arguments.only_placements else [pool.submit(_judge_kernels, arguments)]
-        parts = arguments.part or PARTS
+        parts = [] if arguments.only_kernels else arguments.part or PARTS
         running += [pool.submit(_judge_part, arguments, part) for part in parts]
         for one in running:
             one.result()
@@ -146,8 +146,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--learner", default=LEARNER, metavar="MODULE:CLASS")
     parser.add_argument("--split", action="append", choices=SPLITS, help="only this; repeatable")
     parser.add_argument("--part", action="append", choices=PARTS, help="of placements; repeatable")
-    parser.add_argument("--only-placements", action="store_true", help="leave the steps alone")
-    parser.add_argument(
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--only-placements", action="store_true", help="leave the steps alone")
+    only.add_argument(
+        "--only-kernels", action="store_true", help="leave steps and placements alone"
+    )
+    only.add_argument(
         "--only-lockbox",
         action="store_true",
         help="ask the lockbox and the lines beside it; write that section alone",

@@ -30,6 +30,7 @@ from perfmodel.types import Mode, Precision
 
 #: Tables of single accelerators and of few, and of language models on clusters.
 TABLES = (
+    "detectron2", "aws-neuron",
     "lambda-tensorflow", "fastertransformer", "timm-releases",
     "megatron-bridge", "dgxc-benchmarking", "nemo", "torchtitan",
 )  # fmt: skip

@@ -192,7 +192,7 @@ def _joined(
     return KernelEvaluation(
         device=column([part.calls.device_names for _, part, _ in parts]),
         op=column([part.calls.op for _, part, _ in parts]),
-        question=column([_questions(part, name) for name, part, _ in parts]),
+        question=column([questions(part, name) for name, part, _ in parts]),
         kernel=column([framework(part.calls) for _, part, _ in parts]),
         measured_s=numbers([part.time_s for _, part, _ in parts]),
         predicted_s={m: numbers([found[m] for _, _, found in parts]) for m in METHODS},
@@ -200,7 +200,8 @@ def _joined(
     )
 
 
-def _questions(part: MeasuredCalls, group: str) -> npt.NDArray[np.str_]:
+def questions(part: MeasuredCalls, group: str) -> npt.NDArray[np.str_]:
+    """Return what is scored apart of a group, keys of :data:`TITLES`."""
     fp32 = (part.calls.dtype == "fp32") & (group == "pointwise")
     return np.where(fp32, "pointwise_fp32", group)
 

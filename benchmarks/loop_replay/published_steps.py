@@ -16,7 +16,7 @@ from perfmodel.training.captures.capture_child import CaptureFailure
 from perfmodel.training.samples.corpus import build_corpus
 from perfmodel.training.samples.measured_kernels import operator_steps
 from perfmodel.training.samples.profile_corpus import profile_corpus
-from perfmodel.training.samples.public_data import KERNEL_FORMATS, read_formats
+from perfmodel.training.samples.public_data import OPERATOR_FORMATS, read_formats
 
 #: Networks of timm are taken by turns: those at one position of so many.
 TURNS = 25
@@ -73,7 +73,7 @@ def read_samples(
     samples = build_corpus(steps, engine=engine, progress=progress).samples
     if profiles is not None:
         samples += profile_corpus(ProfileStore(profiles)).samples
-    kernels = read_formats(data, KERNEL_FORMATS).values()
+    kernels = read_formats(data, OPERATOR_FORMATS).values()
     return PublishedSamples(
         samples=samples,
         operators=operator_steps([one for table in kernels for one in table.kernels]),

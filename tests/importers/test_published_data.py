@@ -18,7 +18,7 @@ from perfmodel.zoo.references.reference import reference_names
 FOLDER = os.environ.get("PERFMODEL_DATA")
 WHOLE_STEPS = (
     "timm", "lambda", "deep-learning-examples", "cnn-steps", "dlperf", "stable-diffusion",
-    "lambda-tensorflow", "fastertransformer", "timm-releases", "mlperf",
+    "lambda-tensorflow", "fastertransformer", "timm-releases", "mlperf", "detectron2", "aws-neuron",
 )  # fmt: skip
 
 pytestmark = pytest.mark.skipif(not FOLDER, reason="PERFMODEL_DATA names no folder of tables")

@@ -51,6 +51,12 @@ class KernelCalls:
         names = np.array([spec.name for spec in self.devices] or [""], dtype=np.str_)
         return names[self.device]
 
+    @property
+    def maker_names(self) -> StrArray:
+        """Who made the device of each call."""
+        names = np.array([spec.vendor for spec in self.devices] or [""], dtype=np.str_)
+        return names[self.device]
+
     def take(self, rows: IntArray | npt.NDArray[np.bool_]) -> KernelCalls:
         """Return some of the calls, by position or by mask."""
         return take_rows(self, rows)

@@ -34,7 +34,9 @@ _OPS = (
     "gemm", "bmm", "conv2d", "softmax", "layer_norm", "rms_norm", "embedding", "rope", "pow",
 )  # fmt: skip
 #: First word of an implementation: whose harness measured it.
-FRAMEWORKS = ("torch", "vllm", "sglang", "trtllm", "vidur", "deepbench", "tensorflow")
+FRAMEWORKS = (
+    "torch", "vllm", "sglang", "trtllm", "vidur", "deepbench", "tensorflow", "mlx", "mps",
+)  # fmt: skip
 #: Words in the name of an implementation that say how it works.
 _FAMILIES = (
     "triton", "flashinfer", "trtllm", "cutlass", "deepgemm", "cutedsl", "marlin", "fa2", "fa3",

@@ -12,7 +12,8 @@ The FLOP of a token, where a table has them (rate of arithmetic over rate of tok
 the dimensions that stand for a name are those that ran: those of the model, as tables
 count them, must lie within 6 %.
 
-Hosts are those that the accelerators are sold in: eight GPUs, four superchips of a rack. Where a
+Hosts are those that the accelerators are sold in: eight GPUs, four superchips of a rack, sixteen
+chips of Trainium. Where a
 row says nothing, the optimizer is AdamW, its state shared out over replicas (Megatron's distributed
 optimizer, in all of these recipes), and the sequence is split where tensor ranks are.
 """
@@ -31,7 +32,7 @@ from perfmodel.placement.transformers.transformer_jobs import transformer_shape
 from perfmodel.placement.transformers.transformer_shape import TransformerShape
 from perfmodel.types import Compiler, Mode, Precision
 
-_OF_A_HOST: Mapping[str, int] = MappingProxyType({"GB200": 4, "GB300": 4})
+_OF_A_HOST: Mapping[str, int] = MappingProxyType({"GB200": 4, "GB300": 4, "Trainium1": 16})
 _GPUS_OF_A_HOST = 8
 #: FLOP of a token that differ by more are those of another model.
 _OTHER_MODEL = 0.06

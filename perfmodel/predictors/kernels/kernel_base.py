@@ -6,7 +6,7 @@ group of others (:mod:`perfmodel.predictors.kernels.kernel_law`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,6 +92,7 @@ class PreparedCalls:
     framework: StrArray
     device: IntArray
     device_name: StrArray
+    maker: StrArray
 
     @classmethod
     def of(cls, calls: KernelCalls) -> PreparedCalls:
@@ -105,17 +106,20 @@ class PreparedCalls:
             framework=framework(calls),
             device=calls.device,
             device_name=calls.device_names,
+            maker=calls.maker_names,
         )
 
     def by_group(self) -> list[tuple[str, IntArray]]:
         """Return the groups that occur with the positions of their calls."""
         return _places(self.group)
 
-    def matrix(self, member: str, rows: IntArray, parts: LawParts) -> npt.NDArray[np.float32]:
-        """Return the columns that a member sees, of some calls and what the law says of them."""
+    def matrix(
+        self, columns: Sequence[str], rows: IntArray, parts: LawParts
+    ) -> npt.NDArray[np.float32]:
+        """Return columns of some calls, and of what the law says of them."""
         of_law = _law_columns(self.roofline.take(rows), parts.take(rows))
         known = {**{name: column[rows] for name, column in self.columns.items()}, **of_law}
-        return column_matrix({name: known[name] for name in member_columns(member)})
+        return column_matrix({name: known[name] for name in columns})
 
 
 class KernelBase:
@@ -123,7 +127,8 @@ class KernelBase:
 
     def __init__(self) -> None:
         self.launches_s_: dict[str, float] = {}
-        #: Share of the floor that the best kernels of a group reach: on a device, and usually.
+        #: Share of the floor that the best kernels of a group reach: on a device, usually on those
+        #: of a maker, and usually.
         self.reached_: dict[str, float] = {}
         self.laws_: dict[str, LawConstants] = {}
 
@@ -163,8 +168,8 @@ class KernelBase:
 
         No clock that lasts is the one of the data sheet, and no kernel keeps every unit busy.
         """
-        words = np.char.add(np.char.add(ready.group, " "), ready.device_name)
-        return np.asarray(ready.roofline.floor_s / _by_word(words, self.reached_, 1.0))
+        words = (ready.device_name, ready.maker)
+        return np.asarray(ready.roofline.floor_s / _by_word(self.reached_, ready.group, words, 1.0))
 
     @property
     def device_launch_s(self) -> float:
@@ -205,8 +210,7 @@ class KernelBase:
         return [*products, *several]
 
     def _stated(self, ready: PreparedCalls) -> FloatArray:
-        words = np.char.add(np.char.add(ready.group, " "), ready.framework)
-        return _by_word(words, self.launches_s_, _UNSEEN_LAUNCH_S)
+        return _by_word(self.launches_s_, ready.group, (ready.framework,), _UNSEEN_LAUNCH_S)
 
 
 def _places(words: StrArray, among: IntArray | None = None) -> list[tuple[str, IntArray]]:
@@ -215,11 +219,22 @@ def _places(words: StrArray, among: IntArray | None = None) -> list[tuple[str, I
     return [(str(word), rows[own == word]) for word in np.unique(own)]
 
 
-def _by_word(words: StrArray, known: Mapping[str, float], otherwise: float) -> FloatArray:
-    """Return what is known of ``"<group> <word>"``, or of the group alone."""
-    keys, place = np.unique(words, return_inverse=True)
-    whole = {key: known.get(key.split(" ")[0], otherwise) for key in keys}
-    return np.array([known.get(key, whole[key]) for key in keys], dtype=np.float64)[place]
+def _by_word(
+    known: Mapping[str, float], group: StrArray, words: Sequence[StrArray], otherwise: float
+) -> FloatArray:
+    """Return what is known of ``"<group> <word>"`` by the first word, or of the group alone."""
+    found = np.full(len(group), np.nan)
+    for column in words:
+        keys, place = np.unique(_pair(group, column), return_inverse=True)
+        own = np.array([known.get(key, np.nan) for key in keys.tolist()], dtype=np.float64)[place]
+        found = np.where(np.isnan(found), own, found)
+    keys, place = np.unique(group, return_inverse=True)
+    whole = np.array([known.get(key, otherwise) for key in keys.tolist()], dtype=np.float64)[place]
+    return np.where(np.isnan(found), whole, found)
+
+
+def _pair(group: StrArray, word: StrArray) -> StrArray:
+    return np.char.add(np.char.add(group, " "), word)
 
 
 def _is_tiled(group: str) -> bool:
@@ -261,15 +276,17 @@ def _launches(ready: PreparedCalls, time_s: FloatArray) -> dict[str, float]:
 def _reached(ready: PreparedCalls, time_s: FloatArray) -> dict[str, float]:
     """Return the share of the floor that the best calls of each device come to, per group.
 
-    Of devices that were never seen the median of the others counts.
+    Of devices that were never seen the median of their maker's others counts, or of all.
     """
     share, found = ready.roofline.floor_s / time_s, dict[str, float]()
     for group, rows in ready.by_group():
-        of_device = {
-            f"{group} {name}": float(np.clip(np.quantile(share[own], _BEST), _LEAST_REACHED, 1.0))
-            for name, own in _places(ready.device_name, rows)
-        }
-        found.update({group: float(np.median(list(of_device.values()))), **of_device})
+        of_maker: dict[str, list[float]] = {}
+        for name, own in _places(ready.device_name, rows):
+            best = float(np.clip(np.quantile(share[own], _BEST), _LEAST_REACHED, 1.0))
+            found[f"{group} {name}"] = best
+            of_maker.setdefault(f"{group} {ready.maker[own[0]]}", []).append(best)
+        found.update({key: float(np.median(best)) for key, best in of_maker.items()})
+        found[group] = float(np.median([best for one in of_maker.values() for best in one]))
     return found
 
 

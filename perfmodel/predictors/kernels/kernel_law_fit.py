@@ -15,7 +15,7 @@ from scipy.optimize import least_squares
 
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.kernels.kernel_columns import KernelRoofline
-from perfmodel.predictors.kernels.kernel_law import LawConstants, law_parts
+from perfmodel.predictors.kernels.kernel_law import FEW_CALLS, LawConstants, law_parts
 
 #: Deviations of ln constant from what is expected, of ln level, and of a call.
 _SPREADS = {
@@ -43,7 +43,9 @@ def fit_law(
     tiled: bool,
     seed: int = 0,
 ) -> LawConstants:
-    """Return the constants under which calls lie nearest to the law; devices weigh the same.
+    """Return the constants under which calls lie nearest to the law.
+
+    Devices of many calls weigh the same, of few calls less.
 
     Parameters
     ----------
@@ -59,7 +61,8 @@ def fit_law(
     rows = np.random.default_rng(seed).permutation(len(time_s))[:_CALLS]
     own, stated, log_time = roofline.take(rows), stated_s[rows], np.log(time_s[rows])
     place = np.unique(device[rows], return_inverse=True)[1]
-    weight = 1.0 / np.sqrt(np.bincount(place)[place])
+    few = FEW_CALLS * len(rows) / len(time_s)
+    weight = 1.0 / np.sqrt(np.bincount(place)[place] + few)
     weight /= weight.mean() * _CALL
     before = np.log([getattr(expected or LawConstants(), name) for name in _NAMES])
     drawn = np.array([_SPREADS[name] for name in _NAMES]) / _EXPECTED

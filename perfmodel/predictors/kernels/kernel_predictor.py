@@ -31,6 +31,7 @@ from perfmodel.predictors.kernels.kernel_base import (
     kernel_group,
     member_columns,
 )
+from perfmodel.predictors.kernels.kernel_law import FEW_CALLS
 from perfmodel.predictors.kernels.kernel_offsets import GroupOffset, OffsetPrior, group_offsets
 from perfmodel.predictors.kernels.kernel_seen import KernelsSeen
 from perfmodel.predictors.kernels.kernel_times import KernelSpread
@@ -53,6 +54,8 @@ class KernelPredictor:
     def __init__(self, settings: BoosterSettings = KERNEL_SETTINGS, seed: int = 0) -> None:
         self.settings = replace(settings, seed=seed)
         self.boosters_: dict[str, dict[str, Booster]] = {}
+        #: What each member sees; versions from before know fewer frameworks.
+        self.columns_ = {member: member_columns(member) for member in MEMBERS}
         self.log_limits_: dict[str, tuple[float, float]] = {}
         self.base_ = KernelBase()
         self.offsets_: Mapping[str, Mapping[str, GroupOffset]] = MappingProxyType({})
@@ -86,7 +89,8 @@ class KernelPredictor:
             weight = device_weights(calls.take(rows))
             self.boosters_[group] = {}
             for member in MEMBERS:
-                matrix, names = ready.matrix(member, rows, parts), member_columns(member)
+                names = self.columns_[member]
+                matrix = ready.matrix(names, rows, parts)
                 grown = Booster.train(matrix, own, weight, names, self.settings)
                 self.boosters_[group][member] = slim(grown)
         return self
@@ -116,7 +120,7 @@ class KernelPredictor:
         for group, rows in ready.by_group():
             if group in self.boosters_:
                 answers = [
-                    booster.predict(ready.matrix(member, rows, parts))
+                    booster.predict(ready.matrix(self.columns_[member], rows, parts))
                     for member, booster in self.boosters_[group].items()
                 ]
                 factor[rows] = np.clip(np.mean(answers, axis=0), *self.log_limits_[group])
@@ -144,6 +148,7 @@ class KernelPredictor:
         _check_times(calls, time_s)
         adapted = KernelPredictor(self.settings, self.settings.seed)
         adapted.boosters_, adapted.log_limits_ = self.boosters_, self.log_limits_
+        adapted.columns_ = self.columns_
         adapted.base_, adapted.seen_, adapted.spread_ = self.base_, self.seen_, self.spread_
         residual = np.log(time_s / adapted.predict(calls))
         group, devices = kernel_group(calls), calls.device_names
@@ -177,7 +182,7 @@ class KernelPredictor:
             for member, booster in members.items():
                 write_packed(folder, f"{group}.{member}", booster)
         state = {
-            "columns": {member: member_columns(member) for member in MEMBERS},
+            "columns": self.columns_,
             "log_limits": {group: list(limits) for group, limits in self.log_limits_.items()},
             "base": self.base_.to_dict(),
             "seen": self.seen_.to_dict(),
@@ -213,6 +218,7 @@ class KernelPredictor:
                 group: (finite(low, path), finite(high, path))
                 for group, (low, high) in limits.items()
             }
+            predictor.columns_ = {member: _known_columns(state, member) for member in MEMBERS}
             predictor.base_ = KernelBase.from_dict(state["base"], path)
             predictor.seen_ = KernelsSeen.from_dict(state["seen"])
             predictor.spread_ = KernelSpread.from_dict(state["spread"], path)
@@ -226,7 +232,10 @@ class KernelPredictor:
         if not predictor.log_limits_ or not set(predictor.log_limits_) <= set(GROUPS):
             raise DamagedArtifactError(f"{path} names no known group of operators.")
         predictor.boosters_ = {
-            group: {m: read_packed(folder, f"{group}.{m}", member_columns(m)) for m in MEMBERS}
+            group: {
+                m: read_packed(folder, f"{group}.{m}", columns)
+                for m, columns in predictor.columns_.items()
+            }
             for group in predictor.log_limits_
         }
         return predictor
@@ -250,10 +259,21 @@ def _check_times(calls: KernelCalls, time_s: FloatArray) -> None:
         raise TrainingError("A kernel time is not finite and positive; drop such records.")
 
 
+def _known_columns(state: Mapping[str, Any], member: str) -> list[str]:
+    columns = [str(name) for name in state["columns"][member]]
+    if unknown := set(columns) - set(member_columns(member)):
+        raise ValueError(f"columns {sorted(unknown)} are not known")
+    return columns
+
+
 def device_weights(calls: KernelCalls) -> FloatArray:
-    """Return weights under which every device counts the same, 1 on average."""
+    """Return weights under which devices of many calls count the same, 1 on average.
+
+    A device of ``n`` calls counts ``n / (n + 1000)``: a few dozen calls of one table err together,
+    and do not speak for a device as thousands do.
+    """
     place = np.unique(calls.device, return_inverse=True)[1]
-    weight = 1.0 / np.bincount(place)[place]
+    weight = 1.0 / (np.bincount(place)[place] + FEW_CALLS)
     return np.asarray(weight / weight.mean(), dtype=np.float64)
 
 

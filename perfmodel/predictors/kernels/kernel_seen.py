@@ -32,9 +32,10 @@ class KernelsSeen:
     devices : mapping of str to tuple of str
         Names by group of operators.
     usual : mapping of str to tuple of str
-        By group and type, ``"product bf16"``, and by group alone: of each framework the
-        implementation that most calls are of. Where a question leaves the implementation open,
-        the mean over these answers.
+        By group and type, ``"product bf16"``, and by group alone, each with a maker of devices,
+        ``"product bf16 NVIDIA"``, and without: of each framework the implementation that most calls
+        are of. Where a question leaves the implementation open, the mean over these answers.
+        Versions from before did not tell makers apart.
     kinds : mapping of str to tuple of str
         By group: operator and type of what was learned from, ``"gemm bf16"``, and with a maker,
         ``"gemm bf16 NVIDIA"``, where it was on two devices of that maker at least: with one it is
@@ -50,10 +51,11 @@ class KernelsSeen:
         """Collect them from calls."""
         names, typed = calls.device_names, np.char.add(np.char.add(group, " "), calls.dtype)
         devices = {g: tuple(np.unique(names[group == g]).tolist()) for g in np.unique(group)}
-        keys = np.concatenate([np.unique(group), np.unique(typed)])
         usual = {
-            str(key): _most_of_each_framework(calls.take((group == key) | (typed == key)))
-            for key in keys
+            str(key): _most_of_each_framework(calls.take(words == key))
+            for kind in (group, typed)
+            for words in (kind, np.char.add(np.char.add(kind, " "), calls.maker_names))
+            for key in np.unique(words)
         }
         return cls(
             devices={str(g): found for g, found in devices.items()},
@@ -84,9 +86,10 @@ class KernelsSeen:
             found |= (group == name) & np.isin(words, known)
         return found
 
-    def implementations(self, group: str, dtype: str) -> tuple[str, ...]:
+    def implementations(self, group: str, dtype: str, maker: str) -> tuple[str, ...]:
         """Return those that answer where none is stated; ``("",)`` for a group without any."""
-        return self.usual.get(f"{group} {dtype}") or self.usual.get(group) or ("",)
+        words = (f"{group} {dtype} {maker}", f"{group} {maker}", f"{group} {dtype}", group)
+        return next((self.usual[word] for word in words if word in self.usual), ("",))
 
     def to_dict(self) -> dict[str, dict[str, list[str]]]:
         """Return them as JSON values."""
@@ -115,8 +118,7 @@ def _kinds(calls: KernelCalls, group: StrArray) -> StrArray:
 
 
 def _of_makers(calls: KernelCalls, group: StrArray) -> StrArray:
-    makers = np.array([spec.vendor for spec in calls.devices] or [""])[calls.device]
-    return np.char.add(np.char.add(_kinds(calls, group), " "), makers)
+    return np.char.add(np.char.add(_kinds(calls, group), " "), calls.maker_names)
 
 
 def _learned_kinds(calls: KernelCalls, group: str) -> tuple[str, ...]:

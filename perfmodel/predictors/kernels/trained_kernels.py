@@ -63,11 +63,12 @@ class TrainedKernels:
 
     def _expanded(self, calls: KernelCalls) -> tuple[IntArray, np.ndarray]:
         """Return calls once for each implementation that is meant: positions, and the words."""
-        group, seen = kernel_group(calls), self._predictor.seen_
+        group, makers = kernel_group(calls), calls.maker_names
+        seen = self._predictor.seen_
         where: list[int] = []
         words: list[str] = []
         for i, stated in enumerate(calls.kernel.tolist()):
-            usual = seen.implementations(str(group[i]), str(calls.dtype[i]))
+            usual = seen.implementations(str(group[i]), str(calls.dtype[i]), str(makers[i]))
             meant = (stated,) if stated else usual
             where += [i] * len(meant)
             words += meant

@@ -27,7 +27,7 @@ from perfmodel.training.learned_steps import is_kept_back
 from perfmodel.training.samples.corpus import build_corpus
 from perfmodel.training.samples.measured_kernels import operator_steps
 from perfmodel.training.samples.profile_corpus import profile_corpus, told_apart
-from perfmodel.training.samples.public_data import KERNEL_FORMATS, STEP_FORMATS
+from perfmodel.training.samples.public_data import OPERATOR_FORMATS, STEP_FORMATS
 from perfmodel.training.samples.samples import load_samples
 
 
@@ -122,7 +122,7 @@ def read_learning_data(
     own, alone = told_apart(
         profile_corpus(store, cache=cache, chosen=chosen).samples if heard else ()
     )
-    kernels = [one for name in KERNEL_FORMATS if name in public for one in public[name].kernels]
+    kernels = [one for name in OPERATOR_FORMATS if name in public for one in public[name].kernels]
     return LearningData(
         samples=tuple(one for one in found.samples if not _is_judged(one)),
         corpus=tuple(one for one in (*others, *own) if not is_kept_back(one.model, one.step.mode)),

@@ -29,7 +29,7 @@ from perfmodel.store.retraining.observed_data import (
     ObservedDataStore,
 )
 from perfmodel.training.provenance import time_now
-from perfmodel.training.samples.public_data import KERNEL_FORMATS, STEP_FORMATS, read_formats
+from perfmodel.training.samples.public_data import OPERATOR_FORMATS, STEP_FORMATS, read_formats
 
 #: Observations that are looked at, the newest.
 MOST_OBSERVATIONS = 50_000
@@ -99,7 +99,7 @@ def read_public(snapshot: Mapping[str, Any]) -> dict[str, Imported]:
     if snapshot["data"] is None:
         return {}
     data = Path(snapshot["data"])
-    names = [name for name in (*STEP_FORMATS, *KERNEL_FORMATS) if name in snapshot["sources"]]
+    names = [name for name in (*STEP_FORMATS, *OPERATOR_FORMATS) if name in snapshot["sources"]]
     found = read_formats(data, names)
     for name in names:
         if name not in found or _tables_digest(found[name]) != snapshot["sources"][name]["digest"]:
@@ -161,7 +161,7 @@ def _profiles(
 
 def _public(data: Path | None, settings: RetrainSettings, left_out: dict[str, str]) -> Facts:
     facts: Facts = {}
-    found = {} if data is None else read_formats(data, (*STEP_FORMATS, *KERNEL_FORMATS))
+    found = {} if data is None else read_formats(data, (*STEP_FORMATS, *OPERATOR_FORMATS))
     for name, imported in found.items():
         count = len(imported.steps) + len(imported.kernels)
         if is_left_out(name, settings.without):

@@ -21,9 +21,12 @@ from perfmodel.training.samples.profile_corpus import profile_corpus, told_apart
 #: Formats whose steps on one accelerator are learned from.
 STEP_FORMATS = (
     "timm", "lambda", "deep-learning-examples", "cnn-steps", "dlperf", "stable-diffusion",
+    "detectron2", "aws-neuron",
 )  # fmt: skip
-#: Formats whose kernels are learned from, and judged on their own.
-KERNEL_FORMATS = ("neusight", "aiconfigurator")
+#: Formats whose kernels are learned from beside steps, as steps of one operator.
+OPERATOR_FORMATS = ("neusight", "aiconfigurator")
+#: Formats whose kernels the predictor of kernels learns from, and is judged on.
+KERNEL_FORMATS = (*OPERATOR_FORMATS, "mlx-benchmark")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,5 +117,5 @@ def load_data(
 
 
 def _operators(data: Path) -> tuple[StepSample, ...]:
-    found = read_formats(data, KERNEL_FORMATS)
+    found = read_formats(data, OPERATOR_FORMATS)
     return operator_steps([kernel for one in found.values() for kernel in one.kernels])

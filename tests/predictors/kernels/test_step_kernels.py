@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from made_up_kernels import LAUNCH_S, law, made_up_calls
+from made_up_kernels import DEVICES, LAUNCH_S, law, made_up_calls
 from synthetic_workloads import mlp
 
 from perfmodel.devices.catalog import Catalog
@@ -16,7 +17,9 @@ from perfmodel.features.kernels.kernel_calls import KernelCalls, kernel_calls
 from perfmodel.features.kernels.kernel_columns import kernel_roofline
 from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.predictors.boosting import BoosterSettings
-from perfmodel.predictors.kernels.kernel_predictor import KernelPredictor
+from perfmodel.predictors.kernels.kernel_base import kernel_group
+from perfmodel.predictors.kernels.kernel_predictor import KernelPredictor, device_weights
+from perfmodel.predictors.kernels.kernel_seen import KernelsSeen
 from perfmodel.predictors.kernels.kernel_times import AnalyticalKernels, KernelSpread
 from perfmodel.predictors.kernels.step_kernels import step_kernels
 from perfmodel.predictors.kernels.trained_kernels import TrainedKernels
@@ -66,9 +69,62 @@ def test_no_kernel_on_an_unseen_device_beats_what_kernels_usually_reach() -> Non
 
 def test_a_known_device_is_bound_by_its_own_best(fitted: KernelPredictor) -> None:
     own = {k for k in fitted.base_.reached_ if k.startswith("product ")}
-    assert own == {f"product {name}" for name in ("A100-PCIe-40GB", "H100-SXM5-80GB", "T4",
-                                                  "V100-PCIe-32GB")}  # fmt: skip
+    cards = ("A100-PCIe-40GB", "H100-SXM5-80GB", "T4", "V100-PCIe-32GB")
+    assert own == {f"product {name}" for name in (*cards, "NVIDIA")}
     assert all(0.5 <= share <= 1.0 for share in fitted.base_.reached_.values())
+
+
+def test_what_another_maker_reaches_binds_no_card() -> None:
+    apple = tuple(f"Apple-M{k}-{kind}-GPU" for k in (1, 2, 3) for kind in ("Pro", "Max"))
+    calls = made_up_calls(90, devices=(*DEVICES, *apple))
+    slow = np.where(calls.maker_names == "Apple", 1.4, 1.0)
+    predictor = KernelPredictor(SETTINGS).fit(calls, law(calls) * slow)
+    reached = predictor.base_.reached_
+    # Six of ten devices are Apple's.
+    assert reached["product Apple"] <= reached["product"] < reached["product NVIDIA"]
+    predictor.log_limits_ = {group: (-5.0, -5.0) for group in predictor.log_limits_}
+    asked = _gemm("H200-SXM")
+    assert _share_of_peak(predictor.predict(asked), asked) == pytest.approx(
+        reached["product NVIDIA"]
+    )
+
+
+def test_an_open_question_means_implementations_of_the_maker() -> None:
+    calls = made_up_calls(30, devices=("T4", "A30", "Apple-M1-GPU"))
+    ours = np.where(calls.maker_names == "Apple", "mlx 0.12", "torch 2.9")
+    seen = KernelsSeen.of(replace(calls, kernel=ours), kernel_group(calls))
+    assert seen.implementations("product", "fp16", "Apple") == ("mlx 0.12",)
+    assert seen.implementations("product", "fp16", "NVIDIA") == ("torch 2.9",)
+    assert seen.implementations("product", "bf16", "Apple") == ("mlx 0.12",)
+    # Of a maker that was never learned from, all count.
+    assert seen.implementations("product", "fp16", "AMD") == ("mlx 0.12", "torch 2.9")
+    assert seen.implementations("moe", "fp16", "AMD") == ("",)
+
+
+def test_a_version_that_knows_fewer_columns_answers_as_it_did(tmp_path: Path) -> None:
+    calls = made_up_calls(60)
+    early = KernelPredictor(SETTINGS)
+    early.columns_ = {
+        member: [name for name in names if name not in ("by_mlx", "by_mps")]
+        for member, names in early.columns_.items()
+    }
+    early.fit(calls, law(calls)).save(tmp_path)
+    read = KernelPredictor.load(tmp_path)
+    assert read.columns_ == early.columns_
+    assert np.array_equal(read.predict(calls), early.predict(calls))
+
+
+def test_a_device_of_few_calls_weighs_less() -> None:
+    t4, a30 = Catalog.default().get("T4"), Catalog.default().get("A30")
+    calls = kernel_calls(
+        op=["gemm"] * 1010,
+        dtype=["fp16"] * 1010,
+        accelerator=[t4] * 1000 + [a30] * 10,
+        shape=[{"m": 1.0, "n": 1.0, "k": 1.0}] * 1010,
+    )
+    weight = device_weights(calls)
+    # 1000 / 2000 against 10 / 1010.
+    assert weight[:1000].sum() / weight[1000:].sum() == pytest.approx(0.5 / (10 / 1010))
 
 
 def test_what_was_learned_of_one_maker_carries_over_to_it_alone(model: TrainedKernels) -> None:

@@ -9,11 +9,13 @@ export const MODELS = [
   "timm/vit_base_patch16_224", "timm/vit_large_patch16_224", "timm/deit_small_patch16_224",
   "timm/swin_tiny_patch4_window7_224", "timm/swin_base_patch4_window7_224",
   "timm/mixer_b16_224", "timm/inception_v3", "timm/xception41",
-  "zoo/bert-base-squad", "zoo/bert-large-squad", "zoo/cyclegan", "zoo/deepspeech2", "zoo/dlrm", "zoo/gnmt",
-  "zoo/gpt2", "zoo/gpt2-decode", "zoo/gpt3", "zoo/lstm-lm", "zoo/megatron-gpt", "zoo/mlp", "zoo/mpt", "zoo/ncf",
-  "zoo/opt", "zoo/recommender-autoencoder", "zoo/resnet18-cifar", "zoo/resnet50-v1.5",
-  "zoo/sd15-unet", "zoo/sdxl-unet", "zoo/ssd300-resnet50", "zoo/switch", "zoo/tacotron2", "zoo/transformer-translation",
-  "zoo/transformer-xl-base", "zoo/transformer-xl-large", "zoo/waveglow", "zoo/yolov3",
+  "zoo/bert-base-squad", "zoo/bert-large-squad", "zoo/cyclegan", "zoo/deepspeech2", "zoo/dlrm",
+  "zoo/faster-rcnn", "zoo/gnmt", "zoo/gpt2", "zoo/gpt2-decode", "zoo/gpt3", "zoo/keypoint-rcnn",
+  "zoo/lstm-lm", "zoo/mask-rcnn", "zoo/megatron-gpt", "zoo/mlp", "zoo/mpt", "zoo/ncf", "zoo/opt",
+  "zoo/recommender-autoencoder", "zoo/resnet18-cifar", "zoo/resnet50-v1.5", "zoo/retinanet",
+  "zoo/sd15-unet", "zoo/sdxl-unet", "zoo/ssd300-resnet50", "zoo/switch", "zoo/tacotron2",
+  "zoo/transformer-translation", "zoo/transformer-xl-base", "zoo/transformer-xl-large", "zoo/waveglow",
+  "zoo/yolov3",
 ];
 
 /** Open models by the names that their hub gives them; others of it may be typed as well. */

@@ -1,0 +1,1 @@
+"""Tables that makers of accelerators publish of their own."""
