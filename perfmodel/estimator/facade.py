@@ -25,7 +25,7 @@ from perfmodel.estimator.placing.slowdowns import neighbours
 from perfmodel.estimator.plans.search import search
 from perfmodel.estimator.single.step_model import StepModel
 from perfmodel.estimator.tables.curve import Curve, CurveQuestion, draw_curve, draw_curve_of_type
-from perfmodel.estimator.tables.estimates import answer_cell, answer_from_memory
+from perfmodel.estimator.tables.estimates import answer_cell
 from perfmodel.estimator.tables.ranking import Ranking, RankQuestion, rank_placements
 from perfmodel.estimator.tables.table import Table, fill
 from perfmodel.graph.job import Job
@@ -437,15 +437,6 @@ class Estimator:
     ) -> Estimate:
         """Answer one question about a prepared job."""
         return answer_cell(self.core, prepared, placement, observed)
-
-    def answer_from_memory(
-        self,
-        prepared: PreparedJob,
-        placement: ResolvedPlacement,
-        observed: ObservedJob | None = None,
-    ) -> Estimate | None:
-        """Answer from what is in memory, or return None; never runs the model."""
-        return answer_from_memory(self.core, prepared, placement, observed)
 
     def answer_type(self, job_type: ObservedJobType, placement: ResolvedPlacement) -> Estimate:
         """Answer one question about a job that is known by its type alone."""

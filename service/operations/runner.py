@@ -19,7 +19,7 @@ import orjson
 from starlette.types import ASGIApp
 
 from perfmodel.errors import StoreError
-from perfmodel.estimator.jobs.capture_terms import CaptureTerms, enter_terms
+from perfmodel.estimator.jobs.capture_terms import TERMS, CaptureTerms
 from perfmodel.store.state.operations import Claim, Operation, OperationStore
 from service.access.callers import GUEST
 from service.http.errors import OverloadedError, TooManyWaitingError, defect_problem, problem
@@ -201,7 +201,7 @@ class Runner:
 
     async def _work(self, claim: Claim) -> None:
         request_id_of_context.set(f"operation/{claim.name}")
-        enter_terms(CaptureTerms(caller=claim.caller))
+        TERMS.set(CaptureTerms(caller=claim.caller))
         try:
             status, body = await self._answer(claim)
             await self._settle(lambda: self._end(claim, status, body))

@@ -236,9 +236,6 @@ def step_cells(
     def of_places(values: npt.ArrayLike) -> np.ndarray:
         return np.tile(np.asarray(values, dtype=np.float64), len(jobs))
 
-    def words(each: Sequence[str]) -> list[str]:
-        return [*each] * len(jobs)
-
     return StepCells.of_job(
         parts,
         batch_size=of_jobs([one.samples for one in jobs]),
@@ -251,9 +248,9 @@ def step_cells(
         input_s=of_jobs([_input_s(one, slowdowns) for one in jobs]) * (parts.input_stall_s == 0),
         window_share=of_jobs([_window_share(one) for one in jobs]),
         job=word,
-        machine=words(columns.machine),
-        fabric=words(columns.fabric),
-        setting=words(columns.setting),
+        machine=[*columns.machine] * len(jobs),
+        fabric=[*columns.fabric] * len(jobs),
+        setting=[*columns.setting] * len(jobs),
         place=np.tile(np.arange(places), len(jobs)),
     )
 

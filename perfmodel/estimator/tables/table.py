@@ -300,7 +300,7 @@ class Filling:
             if placement is None or beside is None:
                 continue
             for row, job in enumerate(self._prepared):
-                if job is None or self._is_filled(job, placement):
+                if job is None or (placement.is_plain and job.is_usual):
                     continue
                 known = [self._predictions[row].get(a.name) for a in placement.accelerators]
                 predictions = [one for one in known if one is not None]
@@ -311,10 +311,6 @@ class Filling:
                     except PerfModelError as error:
                         refused.append((row, column, error))
         return refused
-
-    @staticmethod
-    def _is_filled(job: PreparedJob, placement: ResolvedPlacement) -> bool:
-        return placement.is_plain and job.is_usual
 
     def _fill_cell(self, at: tuple[int, int], cell: Cells) -> None:
         (job,), (placement,) = cell.jobs, cell.placements

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
@@ -117,10 +118,11 @@ class MostProbable:
 
     def is_unlike(self, other: MostProbable) -> bool:
         """Tell whether the residual of any observed step is another one."""
-        here, there = self._moved(), other._moved()
-        return bool(np.abs(here - there).max() > _ALIKE)
+        return bool(np.abs(self.moved - other.moved).max() > _ALIKE)
 
-    def _moved(self) -> FloatArray:
+    @cached_property
+    def moved(self) -> FloatArray:
+        """The residual of the observed rows less its prior mean, shape (fields, rows)."""
         return np.asarray(np.einsum("fij,fj->fi", self.covariance, self.coefficients))
 
 

@@ -68,9 +68,10 @@ class CollectiveConstants:
     least_latency_s: float = 7e-7
 
     @classmethod
+    @cache
     def fitted(cls) -> CollectiveConstants:
         """Return the constants fitted on published tables (NCCL as PyTorch calls it)."""
-        return _shipped()
+        return cls.from_dict(fitted("collectives"))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> CollectiveConstants:
@@ -126,11 +127,6 @@ class CollectiveConstants:
 _USUAL: Mapping[str, float] = MappingProxyType(
     {"fill_scale": 1.0, "copy_scale": 0.0, "latency_scale": 1.0, "hop_overhead_s": 0.0}
 )
-
-
-@cache
-def _shipped() -> CollectiveConstants:
-    return CollectiveConstants.from_dict(fitted("collectives"))
 
 
 def _by_position(values: Mapping[LinkClass, float], default: float = 1.0) -> FloatArray:

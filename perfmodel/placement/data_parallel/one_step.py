@@ -98,11 +98,6 @@ class BucketNumbers:
             optimizer_share=float(buckets.optimizer_share[0]),
         )
 
-    @property
-    def backward_end(self) -> float:
-        """Share of the step that has passed when all gradients are ready."""
-        return 1 - self.optimizer_share
-
     def all_buckets_s(self, each_s: Sequence[float]) -> float:
         """Return the time of a collective on every bucket, one after the other.
 
@@ -122,7 +117,7 @@ class BucketNumbers:
             On one bucket of each group.
         """
         left_s, tails = 0.0, []
-        last = self.backward_end
+        last = 1 - self.optimizer_share
         for each, (ready, count) in zip(reversed(each_s), reversed(self.groups), strict=True):
             tails.append((min(ready, last), each + left_s))
             left_s += count * each
@@ -327,7 +322,7 @@ class OneReplicaGroup:
                 zero_stage=self._stage,
                 accumulation_steps=self._accumulation,
             )
-        late = self._reductions.end_s(alone_s) - alone_s * job.backward_end
+        late = self._reductions.end_s(alone_s) - alone_s * (1 - job.optimizer_share)
         return StreamNumbers(alone_s, max(late, 0.0), self._reductions.communication_s)
 
     def _each_s(self, collective: Collective, launch_s: float) -> list[float]:

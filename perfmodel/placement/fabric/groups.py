@@ -104,15 +104,3 @@ class CommGroups(Columns):
             inter_bytes_per_s=np.full(count.shape, np.inf),
             inter_latency_s=np.zeros(count.shape),
         )
-
-
-def join_groups(parts: Sequence[CommGroups]) -> CommGroups:
-    """Return the groups of several sets one after the other, as flat columns.
-
-    Examples
-    --------
-    >>> one = CommGroups.one_host([2], LinkClass.PCIE, 1e10)
-    >>> join_groups([one, one]).ranks.tolist()
-    [2.0, 2.0]
-    """
-    return CommGroups.join(parts)

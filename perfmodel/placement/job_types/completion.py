@@ -98,14 +98,10 @@ class JobTypePrior:
             ) from error
 
     @classmethod
+    @cache
     def shipped(cls) -> JobTypePrior:
         """Return the prior that was fitted on public tables; read once per process."""
-        return _shipped()
-
-
-@cache
-def _shipped() -> JobTypePrior:
-    return JobTypePrior.from_constants(fitted("job_types"))
+        return cls.from_constants(fitted("job_types"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ from perfmodel.importers.published import PublishedCollective
 from perfmodel.importers.registry import FORMATS
 from perfmodel.placement.collectives.collective_constants import Collective, CollectiveConstants
 from perfmodel.placement.collectives.collectives import collective_time_s
-from perfmodel.placement.fabric.groups import CommGroups, join_groups
+from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fabric.host_link import link_of
 from perfmodel.placement.fabric.world_group import scaling_groups
 
@@ -168,7 +168,7 @@ def cells_of(
         collectives=np.array([cell[0] for cell in cells]),
         accelerators=np.array([cell[1] for cell in cells]),
         links=np.array([described[cell[1:5]][0] for cell in cells]),
-        groups=join_groups([described[cell[1:5]][1] for cell in cells]),
+        groups=CommGroups.join([described[cell[1:5]][1] for cell in cells]),
         size_bytes=np.array([cell[5] for cell in cells]),
         time_s=np.array([float(np.median(times[cell])) for cell in cells]),
         plain=np.array([_is_plain(cell[0], cell[1], cell[2], cell[5]) for cell in cells]),
