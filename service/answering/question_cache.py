@@ -77,7 +77,12 @@ class QuestionCache:
         key = _key(written)
         known = self._placements.get(key)
         if known is None:
-            known = self._read(written)
+            try:
+                # Not by way of the estimator, which would remember it a second time.
+                known = resolve_placement(parse_placement(written), self._catalog)
+            except InvalidInputError as error:
+                point_at_text(error, written)
+                raise
             self._placements.put(_kept(key), known)
         return known
 
@@ -86,14 +91,6 @@ class QuestionCache:
         asked = [placement for _, placement in self._placements.items()[-most:]]
         names = (one.name for placement in reversed(asked) for one in placement.accelerators)
         return list(dict.fromkeys(names))
-
-    def _read(self, written: Any) -> ResolvedPlacement:
-        try:
-            # Not by way of the estimator, which would remember it a second time.
-            return resolve_placement(parse_placement(written), self._catalog)
-        except InvalidInputError as error:
-            point_at_text(error, written)
-            raise
 
 
 def point_at_text(error: InvalidInputError, written: Any) -> None:

@@ -180,9 +180,9 @@ def _posterior(
         wider=found.widths.wider(cells, prior),
         rows=rows,
         slopes=slopes,
-        precision=np.linalg.inv(spread + errors),
+        precision=np.asarray(np.linalg.inv(spread + errors)),
         own=comparisons.own(found.trust),
-        weights=np.linalg.solve(errors, missing),
+        weights=np.asarray(np.linalg.solve(errors, missing)),
     )
 
 

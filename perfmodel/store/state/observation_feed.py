@@ -187,7 +187,7 @@ class ObservationFeed(Generic[Seen]):
     def _load(self, family: str, before: tuple[Seen, ...]) -> tuple[Seen, ...]:
         self._start()
         marks = self._marks
-        found = self._read(self._store.recent(family))
+        found = self._read(self._store.counting(family))
         if found == before:
             found = before
         with self._lock:
@@ -204,7 +204,7 @@ class ObservationFeed(Generic[Seen]):
         marks, known = self._marks, self._of_all or ()
         try:
             self._start()
-            found = self._read_each(self._store.newest(MOST_OF_ALL))
+            found = self._read_each(self._store.counting(None, most=MOST_OF_ALL))
         except StoreError as error:
             logger.warning("observations of other jobs cannot be read: %s", error)
             self._next_s = self._paused_all_until = time.monotonic() + _PAUSE_S
