@@ -73,9 +73,9 @@ def build_bundle(job: Job, *, device: str = "meta", seed: int = 0) -> ModelBundl
     )
 
 
-def build_program(job: Job, *, device: str = "meta", seed: int = 0) -> Program:
+def build_program(job: Job, *, device: str = "meta") -> Program:
     """Build the runnable step of a job: model, loss, backward and optimizer as it asks for."""
-    return program_of(build_bundle(job, device=device, seed=seed), job)
+    return program_of(build_bundle(job, device=device), job)
 
 
 def program_of(bundle: ModelBundle, job: Job) -> Program:

@@ -45,8 +45,6 @@ class RetrainingKeeper:
         database: str,
         settings: Settings,
         metrics: Metrics,
-        *,
-        poll_s: float = POLL_S,
     ) -> None:
         self._rules = rules_of(settings)
         self._store = store
@@ -54,7 +52,6 @@ class RetrainingKeeper:
         self._database = database
         self._settings = settings
         self._metrics = metrics
-        self._poll_s = poll_s
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -114,7 +111,7 @@ class RetrainingKeeper:
         poll_until(
             self._ended,
             self.look,
-            every_s=self._poll_s,
+            every_s=POLL_S,
             complaint="retrainings that wait cannot be seen",
         )
 

@@ -46,8 +46,6 @@ class Core:
         Predicts step times.
     graphs : GraphSource
         Turns jobs into graphs.
-    job_capacity, prediction_capacity : int
-        How many captured jobs and single-accelerator predictions are kept in memory.
     """
 
     def __init__(
@@ -56,14 +54,12 @@ class Core:
         accelerators: Catalog,
         model: StepModel,
         graphs: GraphSource,
-        job_capacity: int = 512,
-        prediction_capacity: int = 65_536,
     ) -> None:
         self.accelerators = accelerators
         self.graphs = graphs
         self._families: dict[str, tuple[AcceleratorSpec, ...]] = {}
         self._jobs: LruCache[str, PreparedJob] = LruCache(
-            job_capacity,
+            512,
             weigh=lambda key, job: job.step.profile.node_count,
             most_weight=_MOST_NODES,
         )
@@ -71,7 +67,7 @@ class Core:
             10_000, weigh=lambda placement, found: rough_bytes(placement), most_weight=_MOST_BYTES
         )
         self.model = model
-        self._predicted: LruCache[tuple[str, str], Prediction] = LruCache(prediction_capacity)
+        self._predicted: LruCache[tuple[str, str], Prediction] = LruCache(65_536)
         #: Answers that rest on no observation; placements are told apart by identity.
         self.answers: LruCache[tuple[str, ResolvedPlacement], Estimate] = LruCache(
             50_000,

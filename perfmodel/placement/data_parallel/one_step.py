@@ -14,10 +14,7 @@ from typing import NamedTuple, Self
 
 from perfmodel.placement.collectives.collective_constants import Collective
 from perfmodel.placement.collectives.form_curves import fastest_s, form_curves
-from perfmodel.placement.data_parallel.data_parallel_constants import (
-    DataParallelConstants,
-    fitted_constants,
-)
+from perfmodel.placement.data_parallel.data_parallel_constants import fitted_constants
 from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets
 from perfmodel.placement.fabric.world_group import WorldGroup, WorldLinks
 from perfmodel.placement.step_parts import StepNumbers
@@ -264,8 +261,6 @@ class OneReplicaGroup:
         Relative spread of the times of equal replicas.
     zero_stage, accumulation_steps : int
         As for :func:`.data_parallel.data_parallel_parts`.
-    constants : DataParallelConstants or None
-        The fitted ones by default.
     """
 
     def __init__(
@@ -276,9 +271,8 @@ class OneReplicaGroup:
         *,
         zero_stage: int = 0,
         accumulation_steps: int = 1,
-        constants: DataParallelConstants | None = None,
     ) -> None:
-        known = constants or fitted_constants()
+        known = fitted_constants()
         self._job, self._costs = job, costs
         self._stage, self._accumulation = zero_stage, accumulation_steps
         self._contention = known.contention

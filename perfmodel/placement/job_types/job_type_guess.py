@@ -43,7 +43,6 @@ def job_type_profile(
     parameter_count: float,
     gradient_item_bytes: float = 4.0,
     optimizer_states: float = 1.0,
-    input_bytes: float = 0.0,
 ) -> StepProfile:
     """Return a profile whose gradients become ready evenly during the backward pass.
 
@@ -57,8 +56,6 @@ def job_type_profile(
         Bytes of one gradient as it is communicated: 4, or 2 where it is halved.
     optimizer_states : float
         fp32 numbers that the optimizer keeps of each parameter.
-    input_bytes : float
-        Inputs of the step.
 
     Raises
     ------
@@ -83,7 +80,7 @@ def job_type_profile(
         parameter_bytes=parameter_count * 4.0,
         gradient_bytes=gradient_bytes,
         optimizer_state_bytes=parameter_count * 4.0 * optimizer_states,
-        input_bytes=input_bytes,
+        input_bytes=0.0,
         forward_share=FORWARD_SHARE,
         backward_share=BACKWARD_SHARE,
         optimizer_share=OPTIMIZER_SHARE,

@@ -157,7 +157,6 @@ def memory_estimate(
     *,
     job: Job | None = None,
     plan: Plan | None = None,
-    accelerator_count: int = 1,
     shape: TransformerShape | None = None,
 ) -> MemoryEstimate:
     """Return the memory of a job's step on one of some accelerators.
@@ -169,16 +168,14 @@ def memory_estimate(
     job : Job or None
         As of :func:`memory_columns`.
     plan : Plan or None
-        None: data parallel over all of them.
-    accelerator_count : int
-        How many there are, >= 1.
+        With its degree of data parallelism; None: one accelerator.
     shape : TransformerShape or None
         Dimensions of its model, where they were read off its graph.
     """
     shape = shape or (None if job is None else transformer_shape(job))
     if not isinstance(profile, MemoryProfile):
         profile = tensors_of(profile)
-    degrees = memory_plan(plan, accelerator_count, job)
+    degrees = memory_plan(plan, 1, job)
     if degrees.expert != 1.0:
         degrees = replace(degrees, expert_share=share_of_experts(shape))
     if job is not None and Offload.ACTIVATIONS in degrees.offload:

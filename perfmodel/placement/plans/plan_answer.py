@@ -182,7 +182,6 @@ def plan_answer(
     choices: Sequence[PlanChoice],
     *,
     single_s: FloatArray | None = None,
-    constants: PlanConstants | None = None,
 ) -> PlanStep:
     r"""Return the steps of some plans.
 
@@ -197,16 +196,13 @@ def plan_answer(
     single_s : ndarray or None
         Seconds on one accelerator, shape (choices,); None where the model does not fit one or
         nothing better than its dimensions is known.
-    constants : PlanConstants or None
-        The shipped ones where None.
     """
     training = training.on(fabric.accelerators)
     cells = training.cells(fabric, choices)
-    steps = plan_step(cells, constants or training.constants_of(cells.plan))
+    steps = plan_step(cells, training.constants_of(cells.plan))
     if single_s is None:
         return steps
-    known = constants or training.constants
-    alone = plan_step(training.alone(fabric, choices), known).step_time_s
+    alone = plan_step(training.alone(fabric, choices), training.constants).step_time_s
     return scaled(steps, single_s / alone)
 
 

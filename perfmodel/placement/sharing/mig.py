@@ -119,7 +119,7 @@ class AcceleratorPart:
     isolated: bool
 
 
-def mig_part(spec: AcceleratorSpec, profile: str, *, pointer: str = "") -> AcceleratorPart:
+def mig_part(spec: AcceleratorSpec, profile: str) -> AcceleratorPart:
     """Return what a MIG profile leaves of an accelerator.
 
     Parameters
@@ -128,8 +128,6 @@ def mig_part(spec: AcceleratorSpec, profile: str, *, pointer: str = "") -> Accel
         The whole accelerator.
     profile : str
         ``"<g>g.<memory>gb"``, also ``"<c>c.<g>g.<memory>gb"`` for a part of a slice's SMs.
-    pointer : str
-        JSON pointer to the name in the request.
 
     Raises
     ------
@@ -142,12 +140,11 @@ def mig_part(spec: AcceleratorSpec, profile: str, *, pointer: str = "") -> Accel
     >>> round(part.sm_share * 108), part.memory_share, part.bandwidth_share
     (42, 0.5, 0.5)
     """
-    card = _card_of(spec, pointer)
+    card = _card_of(spec)
     match = _PROFILE.fullmatch(profile.strip().lower())
     if match is None or f"{match['slices']}g.{match['memory']}gb" not in card.profiles:
         raise InvalidPlacementError(
             f"{spec.name} offers no MIG profile {profile!r}. It offers {', '.join(card.profiles)}.",
-            pointer=pointer,
             allowed=card.profiles,
         )
     slices = int(match["slices"])
@@ -155,7 +152,6 @@ def mig_part(spec: AcceleratorSpec, profile: str, *, pointer: str = "") -> Accel
     if not 1 <= used <= slices:
         raise InvalidPlacementError(
             f"{profile!r} takes {used} compute slices out of a slice that has {slices}.",
-            pointer=pointer,
         )
     memory_slices = max(1, round(card.memory_slices * int(match["memory"]) / card.memory_gb))
     return AcceleratorPart(
@@ -257,9 +253,7 @@ def part_accelerator(spec: AcceleratorSpec, part: AcceleratorPart) -> Accelerato
     )
 
 
-def split_name(
-    name: str, catalog: Catalog, *, pointer: str = ""
-) -> tuple[AcceleratorSpec, AcceleratorPart | None]:
+def split_name(name: str, catalog: Catalog) -> tuple[AcceleratorSpec, AcceleratorPart | None]:
     """Read an accelerator's name that may end in a MIG profile.
 
     Parameters
@@ -267,8 +261,6 @@ def split_name(
     name : str
         ``"A100-SXM4-40GB"``, ``"A100-SXM4-40GB/1g.5gb"``, or a product label such as
         ``"NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"``.
-    pointer : str
-        JSON pointer to the name in the request.
 
     Returns
     -------
@@ -295,11 +287,10 @@ def split_name(
     if not profile or not whole.strip("-_/: "):
         raise UnknownAcceleratorError(
             name,
-            pointer=pointer,
             hint="A MIG slice needs its card and its profile, as in 'A100-SXM4-40GB/1g.5gb'.",
         )
     spec = catalog.get(whole)
-    return spec, mig_part(spec, profile, pointer=pointer)
+    return spec, mig_part(spec, profile)
 
 
 def part_slowdown(
@@ -337,14 +328,13 @@ def part_slowdown(
     return np.asarray(np.maximum(1.0, device_share * longer))
 
 
-def _card_of(spec: AcceleratorSpec, pointer: str) -> _Card:
+def _card_of(spec: AcceleratorSpec) -> _Card:
     words = re.split(r"[-_ ]", spec.name.upper())
     cards = next((cards for word, cards in _CARDS.items() if word in words), ())
     if not cards or spec.core_count is None:
         raise InvalidPlacementError(
             f"{spec.name} has no MIG slices that are known here. Known are those of "
             f"{', '.join(_CARDS)}; for any other card, give its share as `fraction`.",
-            pointer=pointer,
         )
     return min(cards, key=lambda card: abs(card.memory_gb * _GIGABYTE - spec.memory_bytes))
 

@@ -12,7 +12,7 @@ from perfmodel.records import Provenance
 
 
 def provenance_of(
-    accelerator: AcceleratorSpec, *, licence: str, threads: int | None = None, notes: str = ""
+    accelerator: AcceleratorSpec, *, licence: str, threads: int | None = None
 ) -> Provenance:
     """Return the provenance of what is measured now.
 
@@ -30,7 +30,6 @@ def provenance_of(
         source=f"perfmodel {_own_version()}",
         licence=licence,
         threads=threads if threads is not None else _threads(accelerator),
-        notes=notes,
     )
 
 

@@ -63,7 +63,6 @@ def explain_trace(
     *,
     accelerator: AcceleratorSpec | None = None,
     step: int | None = None,
-    catalog: Catalog | None = None,
 ) -> TraceExplanation:
     """Say what a trace says: steps, where time went, operators with their work.
 
@@ -86,7 +85,7 @@ def explain_trace(
     kernels = trace.kernels
     rows = np.flatnonzero(np.isin(steps.of_kernel, chosen) if chosen else kernels.duration_ns >= 0)
     device = main_device(trace)
-    spec = accelerator or _specification(device, catalog or Catalog.default())
+    spec = accelerator or _specification(device, Catalog.default())
     if len(kernels):
         found = traced_operators(trace, rows)
     else:
