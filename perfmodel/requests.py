@@ -201,8 +201,6 @@ def parse_matrix_observations(value: object, jobs: int) -> dict[int, tuple[Obser
     ----------
     value : sequence or None
         Each as for :func:`parse_observations`, with the position of its ``job``.
-    jobs : int
-        Jobs of the matrix.
 
     Raises
     ------

@@ -91,8 +91,6 @@ def measure_accelerator(torch: Any, device: str, synchronise: Callable[[], objec
 
     Parameters
     ----------
-    torch : module
-        PyTorch.
     device : str
         In its words: ``"cuda:0"``.
     synchronise : callable

@@ -330,8 +330,6 @@ class Estimator:
             As for :meth:`estimate` and :meth:`matrix`.
         global_batch : int or None
             Samples of a step; None means the job's own batch on every accelerator.
-        most : int
-            Plans returned.
 
         Raises
         ------
@@ -410,8 +408,6 @@ class Estimator:
         ----------
         observations : sequence of Observation
             Of the job, and of others that they name.
-        strangers : Strangers or None
-            Observed steps of any jobs.
         """
         if not observations and not strangers:
             return None

@@ -36,17 +36,7 @@ _MOST_BYTES = 64 * 2**20
 
 
 class Core:
-    """Prepares jobs, looks placements up and predicts; safe to share between threads.
-
-    Parameters
-    ----------
-    accelerators : Catalog
-        The catalogue.
-    model : StepModel
-        Predicts step times.
-    graphs : GraphSource
-        Turns jobs into graphs.
-    """
+    """Prepares jobs, looks placements up and predicts; safe to share between threads."""
 
     def __init__(
         self,
@@ -193,13 +183,7 @@ class Core:
         return self._predicted.get((prepared.key, accelerator.name))
 
     def recently_predicted(self, most: int) -> list[tuple[PreparedJob, AcceleratorSpec]]:
-        """Return the jobs and accelerators that were last asked about, as long as both are known.
-
-        Parameters
-        ----------
-        most : int
-            Pairs at most.
-        """
+        """Return the jobs and accelerators that were last asked about, where both are known."""
         pairs = []
         for key, name in self._predicted.recent(most):
             prepared = self._jobs.get(key)

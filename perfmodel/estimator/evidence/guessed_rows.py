@@ -45,8 +45,6 @@ def guess_of(placements: Sequence[ResolvedPlacement], seen: Sequence[Observation
 
     Parameters
     ----------
-    placements : sequence of ResolvedPlacement
-        One for each step.
     seen : sequence of Observation
         At least one.
     """
@@ -82,8 +80,6 @@ def guessed_cells(
 
     Parameters
     ----------
-    word : str
-        For the job.
     batch_size : array_like
         Samples of a micro-batch and replica, one for all rows or one for each.
     """

@@ -32,8 +32,6 @@ class ObservedJob:
         Of its own steps; None where none was observed.
     observations : tuple of Observation
         Of the job itself.
-    family : str
-        Of the job.
     machines : frozenset of str
         Where it was observed; from :func:`.machine_word`.
     told : ToldJobs or None

@@ -223,8 +223,6 @@ def step_cells(
         Columns of shape (jobs x placements,).
     columns : ReplicaColumns
         Of any placements: what joins all their accelerators counts.
-    word : str
-        For each job.
     slowdowns : sequence of Slowdown
         On each kind of accelerator, where there is one placement.
     """

@@ -42,8 +42,6 @@ class ToldJobs:
 
     Parameters
     ----------
-    core : Core
-        Predicts what was observed.
     observations : iterable of Observation
         Each with its ``job``. Equal ones count once; one that cannot be weighed is passed over. Of
         a job that is known by its type alone plain replicas count.

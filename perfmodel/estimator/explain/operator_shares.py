@@ -128,13 +128,7 @@ class StepShares:
         )
 
     def operators(self, step_s: float, most: int) -> tuple[OperatorShare, ...]:
-        """Return what groups of equal operators take of a step, most time first.
-
-        Parameters
-        ----------
-        most : int
-            Groups returned.
-        """
+        """Return what groups of equal operators take of a step, most time first."""
         return tuple(self._operator(g, step_s) for g in self.of_group.most_first()[:most])
 
     def _operator(self, g: int, step_s: float) -> OperatorShare:

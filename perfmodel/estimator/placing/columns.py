@@ -150,7 +150,6 @@ class ReplicaColumns:
 
         Parameters
         ----------
-        rows : sequence of mapping
         kind : int
             Position of the kind of the placements.
         absent : float

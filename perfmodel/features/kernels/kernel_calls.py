@@ -72,8 +72,6 @@ def kernel_calls(
 
     Parameters
     ----------
-    accelerator : sequence of AcceleratorSpec
-        One a call.
     shape : sequence of mapping of str to float
         Named extents of each call.
     kernel : sequence of str or None

@@ -144,8 +144,6 @@ def probable(
 
     Parameters
     ----------
-    cells : StepCells
-        Observed.
     covariance : ndarray, shape (fields, rows, rows)
         Of the residuals of the cells under the prior, nothing widened.
     """

@@ -59,8 +59,6 @@ class Scopes:
         Same job, and both guessed; None where all are.
     place : mapping of bool to ndarray
         Same machine, and same fabric.
-    guessed : bool
-        Whether any are.
     """
 
     job: FloatArray | None

@@ -92,8 +92,6 @@ def memory_columns(
     ----------
     profile : MemoryProfile
         Of the captured graph.
-    accelerators : sequence of AcceleratorSpec
-        One for each cell.
     job : Job or None
         Tells workload, precision and software.
     plan : MemoryPlan or None
@@ -122,8 +120,6 @@ def columns_of_parts(
 
     Parameters
     ----------
-    accelerators : sequence of AcceleratorSpec
-        One for each cell.
     replicas : array_like
         Data-parallel replicas of each cell.
     constants : mapping or None

@@ -124,8 +124,6 @@ def overhead(
 
     Parameters
     ----------
-    accelerators : sequence of AcceleratorSpec
-        One for each cell.
     job : Job or None
         Its model, precision and version of torch are read.
     constants : mapping

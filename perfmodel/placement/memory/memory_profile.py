@@ -47,8 +47,6 @@ class MemoryProfile:
         Bytes of both at the nodes of the forward and backward pass that can be the peak.
     optimizer_bytes : float
         Most temporaries of the optimizer at one time.
-    largest_parameter_bytes : float
-        The largest parameter.
     reserved_ratio : float
         What the caching allocator reserves over what it has given out, >= 1.
     attention_bytes : float

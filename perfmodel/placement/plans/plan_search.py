@@ -117,8 +117,6 @@ def search_plans(
     scale : float or callable
         Measured or predicted step of one accelerator over that of the equations, where it is
         known (:func:`single_scale`); or what tells it for each plan and its step.
-    most : int
-        Plans returned.
     room_of : callable or None
         Tells what plans need and whether they fit, in place of the formulas, by which tensors may
         occupy :data:`USABLE_SHARE` of a device.

@@ -99,7 +99,6 @@ class Loads:
     ----------
     log2_batch : ndarray
         Logarithm of the batch size to base 2.
-    families : tuple of (str or None)
     """
 
     step_time_s: FloatArray

@@ -124,8 +124,6 @@ def mig_part(spec: AcceleratorSpec, profile: str) -> AcceleratorPart:
 
     Parameters
     ----------
-    spec : AcceleratorSpec
-        The whole accelerator.
     profile : str
         ``"<g>g.<memory>gb"``, also ``"<c>c.<g>g.<memory>gb"`` for a part of a slice's SMs.
 
@@ -226,11 +224,6 @@ def core_part(spec: AcceleratorSpec, cores: float) -> AcceleratorPart | None:
 
 def part_accelerator(spec: AcceleratorSpec, part: AcceleratorPart) -> AcceleratorSpec:
     """Return the facts of a part as an accelerator of its own.
-
-    Parameters
-    ----------
-    spec : AcceleratorSpec
-        The whole.
 
     Returns
     -------

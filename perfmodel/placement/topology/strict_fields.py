@@ -25,8 +25,6 @@ class Fields:
     ----------
     value : object
         Should be a mapping; None counts as empty.
-    pointer : str
-        JSON pointer to it.
     what : str
         What it is called in messages.
 

@@ -80,8 +80,6 @@ class Posterior:
 
     Parameters
     ----------
-    columns : ObservedColumns
-        The observed rows.
     coefficients : ndarray, shape (fields, observed)
         The residual is the prior mean plus the covariance with the observed rows times these.
     wider : ndarray, shape (fields, observed), or None

@@ -60,8 +60,6 @@ class ObservedColumns:
         For ``job``, ``machine`` and ``fabric`` the words that occur, and which each row has.
     placements, batches
         The same for ranks, largest share, hosts and setting, and for batches.
-    cells : frozenset of tuple
-        Their identities.
     """
 
     words: Mapping[str, tuple[list[str], Codes]]
