@@ -76,11 +76,11 @@ class Background:
         self.drift_keeper.start()
 
     async def _stop(self) -> None:
-        await asyncio.to_thread(self._retraining.stop)
+        await asyncio.to_thread(self._retraining.close)
         self._health.stop()
         await self.operations.stop()
-        self._expiry.stop()
-        self.drift_keeper.stop()
+        self._expiry.close()
+        self.drift_keeper.close()
         if self._webhook is not None:
             self._webhook.close()
         self._dispatcher.close()
