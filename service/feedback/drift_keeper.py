@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import secrets
-import socket
 import time
 from collections import Counter
 from typing import final
@@ -14,6 +11,7 @@ from perfmodel.errors import MissingExtraError
 from perfmodel.feedback.causes import KINDS
 from perfmodel.store.feedback import StoredResidual
 from perfmodel.store.feedback.keeper_lease import KeeperLease, Keeping
+from perfmodel.store.sql.leases import new_owner
 from perfmodel.store.sql.polling import PollingThread
 from perfmodel.store.state.observations import Changes
 from service.dispatch.dispatcher import Dispatcher
@@ -55,7 +53,7 @@ class DriftKeeper(PollingThread):
         self._state = state = dispatcher.state
         self._webhook = webhook
         self._share = share
-        self._owner = f"{socket.gethostname()[:32]}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._owner = new_owner()
         self._lease = KeeperLease(state.database.connections)
         self._keeping: Keeping | None = None
         self._comparison = Comparison(dispatcher.models.serving, state)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-import secrets
-import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +17,7 @@ from starlette.types import ASGIApp
 
 from perfmodel.errors import StoreError
 from perfmodel.estimator.jobs.capture_terms import TERMS, CaptureTerms
+from perfmodel.store.sql.leases import new_owner
 from perfmodel.store.state.operations import Claim, Operation, OperationStore
 from service.access.callers import GUEST
 from service.http.errors import OverloadedError, TooManyWaitingError, defect_problem, problem
@@ -72,7 +70,7 @@ class Runner:
         self._keep_s = keep_s
         self._poll_s = min(poll_s, lease_s / 4)
         #: Names this process among all that share the database.
-        self.owner = f"{socket.gethostname()[:32]}-{os.getpid()}-{secrets.token_hex(4)}"
+        self.owner = new_owner()
         #: Answers what is replayed; put here by who stands before it.
         self.inner: ASGIApp | None = None
         #: Joins the scope of what is replayed.

@@ -12,6 +12,7 @@ from typing import final
 
 from perfmodel.retraining.triggers import look
 from perfmodel.store.retraining import RetrainingStore, TriggerStore
+from perfmodel.store.sql.connections import is_in_memory
 from perfmodel.store.sql.polling import PollingThread
 from service.metrics.registry import Metrics
 from service.retraining.rules import rules_of
@@ -21,7 +22,6 @@ logger = logging.getLogger(__name__)
 
 #: How often it is looked whether one waits, seconds.
 POLL_S = 2.0
-_IN_MEMORY = ("sqlite://", "sqlite:///:memory:")
 #: Time that the process has to give back what it does before it is killed, seconds.
 _PATIENCE_S = 10.0
 
@@ -78,7 +78,7 @@ class RetrainingKeeper(PollingThread):
         StoreError
             The database cannot be read.
         """
-        if self._database not in _IN_MEMORY:
+        if not is_in_memory(self._database):
             self._start_what_is_due()
         self._metrics.retrainings(self._store.states())
         at_work = self._process is not None and self._process.poll() is None
@@ -99,7 +99,7 @@ class RetrainingKeeper(PollingThread):
             logger.info("retraining %s of %s begins by itself: %s", name, self._rules.model, why)
 
     def _may_do(self) -> bool:
-        return self._settings.retrain_here and self._database not in _IN_MEMORY
+        return self._settings.retrain_here and not is_in_memory(self._database)
 
 
 def command_of(database: str, settings: Settings) -> list[str]:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import secrets
-import socket
 import time
 from typing import Any, final
 
@@ -15,6 +12,8 @@ from perfmodel.registry.model_registry import ModelRegistry
 from perfmodel.registry.states import State as VersionState
 from perfmodel.store.shadow.comparisons import Comparison, ComparisonStore
 from perfmodel.store.shadow.shadow_runs import ShadowRun, ShadowRunStore
+from perfmodel.store.sql.connections import is_in_memory
+from perfmodel.store.sql.leases import new_owner
 from perfmodel.store.sql.polling import PollingThread
 from service.settings import Settings
 from service.shadow.run_child import ChildFailedError, comparing_child
@@ -58,7 +57,7 @@ class ShadowWatch(PollingThread):
         self._comparisons = ComparisonStore(connections)
         # What is here of a store elsewhere: every change of state is, and nobody waits for it.
         self._registry = ModelRegistry(LocalFiles(source.folder))
-        self._owner = f"{socket.gethostname()[:32]}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._owner = new_owner()
 
     def start(self) -> None:
         """Begin to look, where another process can compare and it is looked at all."""
@@ -94,7 +93,7 @@ class ShadowWatch(PollingThread):
     @property
     def can_compare(self) -> bool:
         """Whether another process can read the database; one in memory is that of one process."""
-        return self._database not in ("sqlite://", "sqlite:///:memory:")
+        return not is_in_memory(self._database)
 
     def _waits(self, model: str) -> bool:
         return self._comparisons.waiting(model, self._versions.serving.version) > 0
