@@ -91,7 +91,7 @@ class Beside:
 
 def compared(answers: AnswerTable, goals: Sequence[Goal] = GOALS) -> list[Beside]:
     """Return every line of which arena and lockbox have rows enough."""
-    locked = answers.where(answers.split == LOCKBOX)
+    locked = answers.take(answers.split == LOCKBOX)
     why = locks(*(getattr(locked, name).tolist() for name in ("device", "family", "model", "mode")))
     found = []
     for goal in goals:

@@ -159,7 +159,7 @@ def observed_rows(
                 reporter=np.array([seen[row].reporter for row in rows]),
             )
         )
-    return ObservedSteps.join(*pieces)
+    return ObservedSteps.join(pieces)
 
 
 def modelled(

@@ -136,7 +136,7 @@ class ObservedJob:
         if beside is None:
             return self.calibration
         if self.calibration is not None:
-            beside = ObservedSteps.join(self.calibration.observed, beside)
+            beside = ObservedSteps.join([self.calibration.observed, beside])
         return calibrate(beside, self.prior)
 
 

@@ -157,7 +157,7 @@ def weighed_steps(
             _observed(weighed_cells(core, job, one, word, pointer), [one])
             for one, pointer in zip(seen, pointers, strict=True)
         ]
-        return ObservedSteps.join(*each)
+        return ObservedSteps.join(each)
 
 
 def _weighed_together(
@@ -193,7 +193,7 @@ def _weighed_together(
             _check_plausible(one, least_s[names], "")
         row = np.zeros(len(rows), dtype=np.int64), np.arange(len(rows))
         pieces.append(_observed(step_cells([prepared], steps.parts.take(row), columns, word), some))
-    return ObservedSteps.join(*pieces)
+    return ObservedSteps.join(pieces)
 
 
 def _observed(cells: StepCells, seen: Sequence[Observation]) -> ObservedSteps:

@@ -238,7 +238,7 @@ class ObservedJobType:
         known = self._on.get(machine)
         if known is None or not _same(known[0], beside):
             pieces = [_few(steps) if ran else steps for steps, ran in beside]
-            found = calibrate(ObservedSteps.join(self.own, *pieces), self.prior or fitted_prior())
+            found = calibrate(ObservedSteps.join([self.own, *pieces]), self.prior or fitted_prior())
             known = self._on[machine] = (beside, found)
         return known[1]
 

@@ -15,9 +15,10 @@ import numpy as np
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidPlacementError
+from perfmodel.features.arrays import Columns, FloatArray
 from perfmodel.graph.training_options.mixed_precision import NUMBER_BYTES, MixedPrecision
 from perfmodel.placement.fabric.fabric import Fabric
-from perfmodel.placement.fabric.groups import Columns, CommGroups, FloatArray
+from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fabric.rank_groups import Dimension
 from perfmodel.placement.topology.topology import Plan, Schedule
 from perfmodel.placement.transformers.transformer_shape import TransformerShape

@@ -23,8 +23,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.arrays import Columns
 from perfmodel.placement.collectives.collectives import Collective, collective_time_s
-from perfmodel.placement.fabric.groups import Columns, CommGroups
+from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.plan_steps.plan_cells import PlanCells
 from perfmodel.placement.plan_steps.plan_memory import (
     end_parameters,

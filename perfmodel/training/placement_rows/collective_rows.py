@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import TrainingError
-from perfmodel.features.arrays import BoolArray, FloatArray, take_rows
+from perfmodel.features.arrays import BoolArray, Columns, FloatArray
 from perfmodel.importers.own_profiles import SHARED_CORES, own_catalog, read_own_profiles
 from perfmodel.importers.published import PublishedCollective
 from perfmodel.importers.registry import FORMATS
@@ -51,7 +51,7 @@ _LAUNCHED = ("_dgx", "_pairwise_nvlink")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollectiveCells:
+class CollectiveCells(Columns):
     """Measured collectives as columns.
 
     Parameters
@@ -82,10 +82,6 @@ class CollectiveCells:
     def pairs(self) -> list[str]:
         """Device and operation of each row."""
         return [f"{a} {c}" for a, c in zip(self.accelerators, self.collectives, strict=True)]
-
-    def rows(self, chosen: BoolArray) -> CollectiveCells:
-        """Return some of the rows."""
-        return take_rows(self, chosen)
 
     def by_collective(self) -> Iterator[tuple[Collective, BoolArray]]:
         """Yield each operation that occurs, with the mask of its rows."""
