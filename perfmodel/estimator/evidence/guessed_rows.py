@@ -22,8 +22,6 @@ from perfmodel.placement.job_types.job_type_guess import JobTypeGuess
 from perfmodel.placement.topology.topology import BatchSplit
 from perfmodel.types import Mode
 
-FloatArray = npt.NDArray[np.float64]
-
 
 def is_modelled(placement: ResolvedPlacement, mode: Mode) -> bool:
     """Tell whether a placement is one of equal replicas, alone or beside other jobs.

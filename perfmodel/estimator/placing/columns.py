@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fabric.world_group import scaling_groups
 from perfmodel.placement.job_types.job_type_cells import log_speed
@@ -20,7 +21,6 @@ from perfmodel.placement.topology.networks import default_network
 from perfmodel.placement.topology.topology import Network
 from perfmodel.types import RUNG, Basis
 
-FloatArray = npt.NDArray[np.float64]
 T = TypeVar("T")
 
 

@@ -29,14 +29,13 @@ from perfmodel.estimator.placing.memory import replica_memory, tightest_memory
 from perfmodel.estimator.placing.placed import CAPTURED
 from perfmodel.estimator.placing.slowdowns import Neighbours, neighbours
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, estimate_of
+from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import LADDER, RUNG, Basis, Mode
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -32,8 +32,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps, Posterior
 from perfmodel.placement.calibration.correcting.paired_rows import ObservedColumns
 from perfmodel.placement.calibration.correcting.single_step import SingleSteps
@@ -48,8 +48,6 @@ from perfmodel.placement.calibration.observed_steps import Comparisons, Observed
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Response
-
-FloatArray = npt.NDArray[np.float64]
 
 #: A residual that is less probable beside the others does not answer.
 _LEAST_SHARE = 0.05

@@ -24,15 +24,14 @@ from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.observed_steps import Comparisons
 from perfmodel.placement.calibration.residual_prior import Noise, ResidualPrior
 from perfmodel.placement.calibration.residual_terms import OF_MACHINE
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field, Response
 
-FloatArray = npt.NDArray[np.float64]
 #: A field, a job, and the machine or fabric it ran on.
 Group = tuple[Field, str, str]
 

@@ -30,10 +30,9 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.step_parts import StepParts
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Sharpness of the corner between a device that works and one that waits for its host.
 CORNER = 2.5

@@ -13,9 +13,9 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.errors import DamagedArtifactError
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.placement.collectives.collective_operations import (
     Collective,
     InSwitchConstants,
@@ -23,13 +23,10 @@ from perfmodel.placement.collectives.collective_operations import (
     not_negative,
     share,
 )
-from perfmodel.placement.fabric.groups import IntArray
 from perfmodel.placement.fitted import fitted
 from perfmodel.placement.topology.links import LinkClass
 
 __all__ = ["Collective", "CollectiveConstants"]
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,14 +30,12 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import DamagedArtifactError, InvalidInputError
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.placement.fitted import fitted
 from perfmodel.placement.job_types.cell_covariance import covariance, own_variance, same_cells
 from perfmodel.placement.job_types.cell_likeness import FEATURES, features
 from perfmodel.placement.job_types.job_type_cells import JobTypeCells
 from perfmodel.types import Basis
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 #: Known cells that one answer rests on at most: the solution grows with their cube.
 MOST_CELLS = 800

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import InvalidInputError
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.step_response import CORNER
 from perfmodel.placement.data_parallel.step_profile import StepProfile
 
@@ -89,8 +90,6 @@ def job_type_profile(
         node_count=8.0 * _PIECES,
     )
 
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Shares of the median step that device and host would take alone.
 _DEVICE_SHARE, _HOST_SHARE = 0.4, 0.9

@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import MemoryEstimate
@@ -40,8 +41,6 @@ from perfmodel.placement.topology.topology import Offload, Plan
 from perfmodel.placement.transformers.transformer_jobs import transformer_shape
 from perfmodel.placement.transformers.transformer_shape import TransformerShape
 from perfmodel.types import Mode, Precision
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Types whose weights take a byte each in inference.
 _EIGHT_BITS = frozenset({Precision.INT8, Precision.FP8})

@@ -34,13 +34,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.plan_steps.plan_cells import Attention, Checkpointing, PlanCells
 from perfmodel.placement.plan_steps.plan_constants import PlanConstants
 from perfmodel.placement.plan_steps.plan_exchanges import Exchanges
-
-FloatArray = npt.NDArray[np.float64]
 
 _PRODUCTS = 6  # queries with keys and values, scores, their values, output, two of the network
 

@@ -21,9 +21,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from perfmodel.features.arrays import Columns
+from perfmodel.features.arrays import Columns, FloatArray
 from perfmodel.placement.collectives.collectives import Collective, collective_time_s
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.plan_steps.plan_cells import PlanCells
@@ -32,8 +31,6 @@ from perfmodel.placement.plan_steps.plan_memory import (
     layer_parameters,
     rank_parameters,
 )
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

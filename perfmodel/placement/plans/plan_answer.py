@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.job import Job
 from perfmodel.graph.training_options.mixed_precision import MixedPrecision
 from perfmodel.placement.fabric.fabric import Fabric
@@ -31,8 +32,6 @@ from perfmodel.placement.topology.topology import Plan
 from perfmodel.placement.transformers.transformer_jobs import transformer_shape
 from perfmodel.placement.transformers.transformer_shape import TransformerShape
 from perfmodel.types import Precision
-
-FloatArray = npt.NDArray[np.float64]
 
 _MEGATRON = "zoo/megatron-gpt"
 #: Software of a job that carries its plan out by Megatron's core.

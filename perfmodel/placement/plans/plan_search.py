@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import InvalidPlacementError
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.plan_steps.plan_cells import PlanCells, PlanChoice
 from perfmodel.placement.plan_steps.plan_memory import plan_memory
@@ -17,8 +18,6 @@ from perfmodel.placement.plan_steps.plan_step import PlanStep, plan_step
 from perfmodel.placement.plans.plan_answer import TransformerTraining, scaled
 from perfmodel.placement.plans.plan_candidates import plan_candidates, with_checkpointing
 from perfmodel.placement.plans.plan_words import why_best, why_slower, why_too_large
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Part of a device's memory that tensors can have: the rest goes to the runtime, to buffers of
 #: communication and to fragments.

@@ -32,14 +32,12 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.devices.aliases import mig_profile
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidPlacementError, UnknownAcceleratorError
-
-FloatArray = npt.NDArray[np.float64]
+from perfmodel.features.arrays import FloatArray
 
 _PROFILE = re.compile(r"(?:(?P<part>\d+)c\.)?(?P<slices>\d+)g\.(?P<memory>\d+)gb")
 _BANDWIDTH_PER_SM_SHARE = 2.0

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.correcting.response_numbers import (
     Responded,
@@ -30,8 +30,6 @@ from perfmodel.placement.calibration.correcting.weighed import Weighed
 from perfmodel.placement.calibration.residual_prior import Noise
 from perfmodel.placement.calibration.step_response import Field
 from perfmodel.placement.step_parts import StepNumbers
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Surroundings of one job that are kept; one takes some twenty kilobytes.
 _KEPT = 64

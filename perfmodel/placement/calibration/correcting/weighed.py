@@ -15,8 +15,8 @@ from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.correcting.corrected import (
     CalibratedSteps,
     Codes,
@@ -24,8 +24,6 @@ from perfmodel.placement.calibration.correcting.corrected import (
     correct,
 )
 from perfmodel.placement.calibration.step_cells import StepCells
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class Weighed(NamedTuple):
