@@ -98,7 +98,7 @@ def compared(answers: AnswerTable, goals: Sequence[Goal] = GOALS) -> list[Beside
         if goal.probes or goal.split not in _ASKED_AS:
             continue
         lock = _ASKED_AS[goal.split]
-        there = locked.where((why == lock) & goal.selection.of(locked))
+        there = locked.take((why == lock) & goal.selection.of(locked))
         here = goal.rows(answers)
         if min(len(here), len(there)) >= _FEWEST_ROWS:
             found.append(Beside(goal=goal, arena=_side(here, lock), lockbox=_side(there, lock)))

@@ -133,7 +133,7 @@ def ring_answer(seen: CollectiveCells, asked: CollectiveCells) -> FloatArray:
         known = seen.take(seen.collectives == collective.value)
         if len(known):
             found = _ring_fit(known, collective)
-            times[mask] = _ring_time_s(found, asked.rows(mask), collective)
+            times[mask] = _ring_time_s(found, asked.take(mask), collective)
     return times
 
 
