@@ -10,8 +10,8 @@ from fastapi import FastAPI
 
 from perfmodel.store.feedback import AlarmStore
 from service.dispatch.dispatcher import Dispatcher
+from service.feedback.alarm_webhook import Webhook
 from service.feedback.drift_keeper import DriftKeeper
-from service.feedback.webhook import Webhook
 from service.http.draining import Draining
 from service.http.health_server import HealthServer
 from service.http.redaction import without_places

@@ -306,7 +306,7 @@ def _spell_out(source: str, words: Mapping[str, str]) -> str:
 @functools.cache
 def _default_catalog() -> Catalog:
     # Imported here: the local description is not needed to read the catalogue.
-    from perfmodel.devices.local import LocalCpu
+    from perfmodel.devices.local_cpu import LocalCpu
 
     folder = resources.files("perfmodel.devices")
     texts = ((folder / name).read_text(encoding="utf-8") for name in SHIPPED)

@@ -13,7 +13,7 @@ from perfmodel.devices.codec import spec_to_dict
 from perfmodel.devices.cpu_facts import CpuFacts
 from perfmodel.devices.extras import Extra, installed_version, read_extras
 from perfmodel.devices.gpus import DetectedGpu, detect_gpus
-from perfmodel.devices.local import LocalCpu
+from perfmodel.devices.local_cpu import LocalCpu
 from perfmodel.devices.spec import AcceleratorSpec
 
 #: Compilers that inductor takes.

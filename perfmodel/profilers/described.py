@@ -11,7 +11,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.codec import spec_to_dict
 from perfmodel.devices.cpu_bench import Rates, measure_accelerator
 from perfmodel.devices.drivers.identity import describe, identify, own_name
-from perfmodel.devices.local import LocalCpu, kept_spec
+from perfmodel.devices.local_cpu import LocalCpu, kept_spec
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import MeasurementError
 from perfmodel.profilers.runtime import DeviceRuntime

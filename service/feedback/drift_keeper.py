@@ -16,8 +16,8 @@ from perfmodel.store.sql.polling import PollingThread
 from perfmodel.store.state.observations import Changes
 from service.dispatch.dispatcher import Dispatcher
 from service.feedback.alarm_book import AlarmBook
+from service.feedback.alarm_webhook import Webhook
 from service.feedback.comparison import Comparison
-from service.feedback.webhook import Webhook
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from perfmodel.errors import PerfModelError
 from perfmodel.store.state.operations import Operation
-from service.access.policy import path_in_app
+from service.access.access_policy import path_in_app
 from service.http.bodies import body_of
 from service.http.errors import http_problem, problem_of, problem_response
 from service.operations.answer import accepted, answer_of

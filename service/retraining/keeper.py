@@ -15,7 +15,7 @@ from perfmodel.store.retraining import RetrainingStore, TriggerStore
 from perfmodel.store.sql.connections import is_in_memory
 from perfmodel.store.sql.polling import PollingThread
 from service.metrics.registry import Metrics
-from service.retraining.rules import rules_of
+from service.retraining.trigger_rules import rules_of
 from service.settings import Settings
 
 logger = logging.getLogger(__name__)

@@ -11,10 +11,10 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, MissingExtraError
 from perfmodel.traces.analysis.host_operators import host_operators
+from perfmodel.traces.analysis.operator_work import PricedOperator, priced_operators, unpriced
 from perfmodel.traces.analysis.operators import joined_share, traced_operators
 from perfmodel.traces.analysis.steps import Steps, find_steps
 from perfmodel.traces.analysis.timeline import DeviceTime, device_times
-from perfmodel.traces.analysis.work import PricedOperator, priced_operators, unpriced
 from perfmodel.traces.trace import Trace
 from perfmodel.traces.traced_devices import TracedDevice
 

@@ -13,7 +13,7 @@ from two_hosts import two_hosts
 
 from perfmodel.store.shadow.asked_questions import AskedQuestionStore
 from perfmodel.store.sql.connections import Connections
-from service.shadow.asked import AskedQuestions, cells_of
+from service.shadow.asked_questions import AskedQuestions, cells_of
 
 JOB = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
 
