@@ -26,8 +26,9 @@ from perfmodel.estimator.plans.search import search
 from perfmodel.estimator.single.step_model import StepModel
 from perfmodel.estimator.tables.curve import Curve, CurveQuestion, draw_curve, draw_curve_of_type
 from perfmodel.estimator.tables.estimates import answer_cell
+from perfmodel.estimator.tables.filling import fill
 from perfmodel.estimator.tables.ranking import Ranking, RankQuestion, rank_placements
-from perfmodel.estimator.tables.table import Table, fill
+from perfmodel.estimator.tables.table import Table
 from perfmodel.graph.job import Job
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
