@@ -16,7 +16,7 @@ BoolArray = npt.NDArray[np.bool_]
 StrArray = npt.NDArray[np.str_]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Columns:
     """Columns of equal length, or sets of them, by name; what else a table holds is of all rows."""
 
