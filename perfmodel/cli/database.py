@@ -41,7 +41,7 @@ _SERVICE_OPTIONS = (
 )  # fmt: skip
 
 
-def place_options(command: CommandT) -> CommandT:
+def service_or_database(command: CommandT) -> CommandT:
     """Add where a thing is kept: ``service`` with its ``key``, or ``database``; and ``--json``."""
     command = database_option(output_options(command))
     for option in reversed(_SERVICE_OPTIONS):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
+from perfmodel.devices.extras import installed_version
 from perfmodel.errors import InvalidInputError, UnknownModelError
 from perfmodel.graph.hub_models.names import hub_names
 from perfmodel.graph.ir import Graph
@@ -136,7 +135,7 @@ def source_of(bundle: ModelBundle, job: Job) -> dict[str, str]:
     source = {"model": bundle.name, "family": bundle.family, "mode": str(job.mode)}
     for library in ("torch", "timm", "transformers"):
         needed = library == "torch" or bundle.name.startswith(("timm/", "hf_config/"))
-        if needed and (found := _version(library)):
+        if needed and (found := installed_version(library)):
             source[library] = found
     return source
 
@@ -231,11 +230,3 @@ def known_models(prefix: str = "") -> list[str]:
 
 def _may_match(prefix: str, group: str) -> bool:
     return group.startswith(prefix) or prefix.startswith(group)
-
-
-@cache
-def _version(library: str) -> str | None:
-    try:
-        return version(library)
-    except PackageNotFoundError:
-        return None

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from perfmodel.cli.database import opened, place_options
+from perfmodel.cli.database import opened, service_or_database
 from perfmodel.cli.failures import EXIT_FAILED
 from perfmodel.cli.output import percent, print_json, print_table
 from perfmodel.errors import InvalidInputError
@@ -18,7 +18,7 @@ from perfmodel.errors import InvalidInputError
 @click.group(invoke_without_command=True)
 @click.option("--ended", type=click.IntRange(0, 1_000), default=5, show_default=True,
               help="Alarms that have ended, the newest.")  # fmt: skip
-@place_options
+@service_or_database
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -48,7 +48,7 @@ def command(
 @click.option("--note", default="", help="Kept with the alarm.")
 @click.option("--by", default="command line", show_default=True,
               help="Who knows of it, where no service is asked.")  # fmt: skip
-@place_options
+@service_or_database
 def acknowledge(
     alarm: str, note: str, by: str, service: str | None, key: str | None, database: str,
     as_json: bool,

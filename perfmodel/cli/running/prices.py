@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfmodel.cli.database import opened, place_options
+from perfmodel.cli.database import opened, service_or_database
 from perfmodel.cli.options import FILE
 from perfmodel.cli.output import print_json, print_table
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.group(invoke_without_command=True)
-@place_options
+@service_or_database
 @click.pass_context
 def command(
     ctx: click.Context, service: str | None, key: str | None, database: str, as_json: bool
@@ -41,7 +41,7 @@ def command(
 @command.command("import")
 @click.argument("file", type=FILE)
 @click.option("--provider", help="Whose prices of the file. [default: the only one]")
-@place_options
+@service_or_database
 def import_(
     file: Path,
     provider: str | None,

@@ -218,10 +218,6 @@ def _pointwise_s(cells: PlanCells, constants: PlanConstants) -> FloatArray:
     copies = np.where(shape.experts > 1, shape.experts_per_token * shape.hidden_size, 0.0)
     passed = constants.activation_passes * shape.hidden_size * split
     passed = passed + constants.inner_passes * inner / tensor
-    passed = passed + constants.dispatch_passes * copies / _split_rows(cells)
+    passed = passed + constants.dispatch_passes * copies / cells.sequence_parts
     rows = cells.numbers.work * cells.tokens
     return np.asarray(passed * rows / cells.device.memory_bytes_per_s)
-
-
-def _split_rows(cells: PlanCells) -> FloatArray:
-    return np.where(cells.plan.sequence_parallel > 0, cells.plan.tensor, 1.0)

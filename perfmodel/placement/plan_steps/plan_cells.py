@@ -417,6 +417,11 @@ class PlanCells(Columns):
         return self.plan.micro_batch * self.shape.sequence_length / self.plan.context
 
     @property
+    def sequence_parts(self) -> FloatArray:
+        """Parts that tensor ranks split the rows between layers into."""
+        return np.where(self.plan.sequence_parallel > 0, self.plan.tensor, 1.0)
+
+    @property
     def least_time_s(self) -> FloatArray:
         """Time below which no step can end: its arithmetic at the peak of all ranks."""
         return (
