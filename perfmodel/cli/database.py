@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfmodel.cli.options import CommandT, output_options
+from perfmodel.cli.options import CommandT, output_options, with_options
 from perfmodel.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -43,10 +43,7 @@ _SERVICE_OPTIONS = (
 
 def service_or_database(command: CommandT) -> CommandT:
     """Add where a thing is kept: ``service`` with its ``key``, or ``database``; and ``--json``."""
-    command = database_option(output_options(command))
-    for option in reversed(_SERVICE_OPTIONS):
-        command = option(command)
-    return command
+    return with_options(database_option(output_options(command)), _SERVICE_OPTIONS)
 
 
 def url_of(database: str) -> str:
