@@ -61,7 +61,6 @@ def _learned(data: Path | None, profiles: Path) -> LearningData:
         kept_back=(),
         kept_back_steps=(),
         newest=(),
-        learned_numbers=frozenset(),
         dropped=found.dropped,
     )
 

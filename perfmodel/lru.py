@@ -52,7 +52,7 @@ class LruCache(Generic[K, V]):
         if capacity < 1:
             raise ValueError(f"A cache holds at least one value; got capacity {capacity}.")
         self._capacity = capacity
-        self._weigh = weigh
+        self._weigh = weigh or (lambda key, value: 0.0)
         self._most_weight = most_weight
         self._weight = 0.0
         self._values: OrderedDict[K, V] = OrderedDict()
@@ -72,11 +72,13 @@ class LruCache(Generic[K, V]):
     def put(self, key: K, value: V) -> None:
         """Keep a value; may forget another."""
         with self._lock:
-            if self._weigh is not None:
-                self._note_weight(key, value)
+            self._drop(key)
             self._values[key] = value
-            self._values.move_to_end(key)
-            self._forget()
+            self._weight += self._weigh(key, value)
+            while len(self._values) > self._capacity or (
+                self._weight > self._most_weight and len(self._values) > 1
+            ):
+                self._drop(next(iter(self._values)))
 
     def keep_first(self, key: K, value: V) -> V:
         """Keep a value unless there is one; returns the one that is kept."""
@@ -95,8 +97,7 @@ class LruCache(Generic[K, V]):
         with self._lock:
             for key, value in list(self._values.items()):
                 if unwanted(key, value):
-                    del self._values[key]
-                    self._weight -= self._weigh(key, value) if self._weigh else 0.0
+                    self._drop(key)
 
     def items(self) -> list[tuple[K, V]]:
         """Return everything that is kept, what was used longest ago first."""
@@ -108,17 +109,7 @@ class LruCache(Generic[K, V]):
         with self._lock:
             return list(islice(reversed(self._values), most))
 
-    def _note_weight(self, key: K, value: V) -> None:
-        assert self._weigh is not None
-        before = self._values.get(key)
-        if before is not None:
-            self._weight -= self._weigh(key, before)
-        self._weight += self._weigh(key, value)
-
-    def _forget(self) -> None:
-        while len(self._values) > self._capacity or (
-            self._weight > self._most_weight and len(self._values) > 1
-        ):
-            key, value = self._values.popitem(last=False)
-            if self._weigh is not None:
-                self._weight -= self._weigh(key, value)
+    def _drop(self, key: K) -> None:
+        value = self._values.pop(key, None)
+        if value is not None:
+            self._weight -= self._weigh(key, value)

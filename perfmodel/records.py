@@ -22,7 +22,7 @@ class Provenance:
     Parameters
     ----------
     accelerator : mapping
-        Facts of the device as a plain dict (see ``perfmodel.devices.local.spec_to_dict``).
+        Facts of the device as a plain dict (see ``perfmodel.devices.local_cpu.spec_to_dict``).
     software : mapping of str to str
         ``torch``, ``python``, ``onnxruntime``, ``cuda``, ``driver``, ``os`` ... versions.
     measured_at : str

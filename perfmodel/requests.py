@@ -194,17 +194,13 @@ def parse_observations(value: object, *, pointer: str = "/observations") -> tupl
     return tuple(_observation(item, f"{pointer}/{i}") for i, item in enumerate(value))
 
 
-def parse_matrix_observations(
-    value: object, jobs: int, *, pointer: str = "/observations"
-) -> dict[int, tuple[Observation, ...]]:
+def parse_matrix_observations(value: object, jobs: int) -> dict[int, tuple[Observation, ...]]:
     """Read the observations of a matrix by the positions of their jobs; null means none.
 
     Parameters
     ----------
     value : sequence or None
         Each as for :func:`parse_observations`, with the position of its ``job``.
-    jobs : int
-        Jobs of the matrix.
 
     Raises
     ------
@@ -222,10 +218,10 @@ def parse_matrix_observations(
         return found
     if not isinstance(value, list | tuple):
         raise InvalidInputError(
-            f"observations must be a list; got {shown(value)}.", pointer=pointer
+            f"observations must be a list; got {shown(value)}.", pointer="/observations"
         )
     for position, item in enumerate(value):
-        at = f"{pointer}/{position}"
+        at = f"/observations/{position}"
         job = item.get("job") if isinstance(item, dict) else None
         if not isinstance(job, int) or isinstance(job, bool) or not 0 <= job < jobs:
             raise InvalidInputError(

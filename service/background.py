@@ -10,8 +10,8 @@ from fastapi import FastAPI
 
 from perfmodel.store.feedback import AlarmStore
 from service.dispatch.dispatcher import Dispatcher
+from service.feedback.alarm_webhook import Webhook
 from service.feedback.drift_keeper import DriftKeeper
-from service.feedback.webhook import Webhook
 from service.http.draining import Draining
 from service.http.health_server import HealthServer
 from service.http.redaction import without_places
@@ -76,11 +76,11 @@ class Background:
         self.drift_keeper.start()
 
     async def _stop(self) -> None:
-        await asyncio.to_thread(self._retraining.stop)
+        await asyncio.to_thread(self._retraining.close)
         self._health.stop()
         await self.operations.stop()
-        self._expiry.stop()
-        self.drift_keeper.stop()
+        self._expiry.close()
+        self.drift_keeper.close()
         if self._webhook is not None:
             self._webhook.close()
         self._dispatcher.close()

@@ -83,7 +83,7 @@ def _group(level: float, seed: int) -> Measured:
     again = slow.take(np.array([0, 1]))
     again = replace(again, step_time_s=slow.step_time_s[:2] * 1.1)
     digits = np.repeat(["1", "2", "4", "8", "11", "44", "88"], 3)
-    return Measured(ObservedSteps.join(slow, again), np.append(digits, ["1", "1"]))
+    return Measured(ObservedSteps.join([slow, again]), np.append(digits, ["1", "1"]))
 
 
 def test_floors_of_placements_are_what_they_say() -> None:

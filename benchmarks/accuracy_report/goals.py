@@ -76,7 +76,7 @@ class Goal:
             planned = choice or ("planned" if "planned" in known else "")
             if planned:
                 chosen &= table.choice == planned
-        return table.where(chosen)
+        return table.take(chosen)
 
 
 _TIMM = Selection(source="timm", kind="gpu", mode="inference")

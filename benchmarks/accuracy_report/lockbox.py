@@ -91,14 +91,14 @@ class Beside:
 
 def compared(answers: AnswerTable, goals: Sequence[Goal] = GOALS) -> list[Beside]:
     """Return every line of which arena and lockbox have rows enough."""
-    locked = answers.where(answers.split == LOCKBOX)
+    locked = answers.take(answers.split == LOCKBOX)
     why = locks(*(getattr(locked, name).tolist() for name in ("device", "family", "model", "mode")))
     found = []
     for goal in goals:
         if goal.probes or goal.split not in _ASKED_AS:
             continue
         lock = _ASKED_AS[goal.split]
-        there = locked.where((why == lock) & goal.selection.of(locked))
+        there = locked.take((why == lock) & goal.selection.of(locked))
         here = goal.rows(answers)
         if min(len(here), len(there)) >= _FEWEST_ROWS:
             found.append(Beside(goal=goal, arena=_side(here, lock), lockbox=_side(there, lock)))

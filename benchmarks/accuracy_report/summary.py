@@ -133,19 +133,19 @@ def probe_curve(table: AnswerTable, goal: Goal) -> list[ProbePoint]:
     goal : Goal
         Its rows, whatever its number of probes.
     """
-    rows = table.where((table.split == goal.split) & goal.selection.of(table))
-    probed = rows.where(rows.probes > 0)
+    rows = table.take((table.split == goal.split) & goal.selection.of(table))
+    probed = rows.take(rows.probes > 0)
     points = []
     for device in sorted(set(probed.device.tolist())):
-        with_probes = probed.where(probed.device == device)
+        with_probes = probed.take(probed.device == device)
         models = set(with_probes.model.tolist())
         at_zero = (rows.device == device) & (rows.probes == 0)
         at_zero &= np.isin(rows.model, sorted(models))
-        points.append(_point(rows.where(at_zero), device, ""))
+        points.append(_point(rows.take(at_zero), device, ""))
         for choice in sorted(set(with_probes.choice.tolist())):
-            chosen = with_probes.where(with_probes.choice == choice)
+            chosen = with_probes.take(with_probes.choice == choice)
             for count in np.unique(chosen.probes).tolist():
-                points.append(_point(chosen.where(chosen.probes == count), device, choice))
+                points.append(_point(chosen.take(chosen.probes == count), device, choice))
     return points
 
 
@@ -166,7 +166,7 @@ def _point(rows: AnswerTable, device: str, choice: str) -> ProbePoint:
 def _scores_by(rows: AnswerTable, words: StrArray, least: int) -> dict[str, HeldOutScores]:
     names, counts = np.unique(words, return_counts=True)
     return {
-        str(name): score_answers(rows.where(words == name))
+        str(name): score_answers(rows.take(words == name))
         for name, count in zip(names, counts, strict=True)
         if count >= least
     }

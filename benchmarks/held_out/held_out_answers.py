@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.errors import MissingExtraError, StoreError
-from perfmodel.features.arrays import BoolArray, FloatArray, IntArray, StrArray, take_rows
+from perfmodel.features.arrays import BoolArray, Columns, FloatArray, IntArray, StrArray
 from perfmodel.features.steps.step import StepSample
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.store.durable import whole_file
@@ -21,7 +21,7 @@ _BASELINE = "baseline_"
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerTable:
+class AnswerTable(Columns):
     """Held-out answers, one row each, beside what was measured.
 
     Parameters
@@ -75,10 +75,6 @@ class AnswerTable:
     def inside(self) -> BoolArray:
         """Whether the measured time lies in the interval."""
         return (self.low_s <= self.measured_s) & (self.measured_s <= self.high_s)
-
-    def where(self, chosen: BoolArray | IntArray) -> AnswerTable:
-        """Return some rows."""
-        return take_rows(self, chosen)
 
     def save(self, path: Path) -> None:
         """Write a Parquet file, whole or not at all."""

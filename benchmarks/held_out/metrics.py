@@ -114,7 +114,7 @@ def score_baseline(table: AnswerTable, name: str) -> HeldOutScores | None:
     known = np.isfinite(times)
     if 2 * int(known.sum()) < len(table) or not known.any():
         return None
-    return score_times(table.where(known), times[known])
+    return score_times(table.take(known), times[known])
 
 
 def score_times(table: AnswerTable, times_s: FloatArray) -> HeldOutScores:
@@ -212,7 +212,7 @@ def coverage_by(table: AnswerTable, groups: StrArray) -> list[GroupCoverage]:
     found = []
     for rows in _groups(groups):
         if len(rows) >= LEAST_GROUP:
-            part = table.where(rows)
+            part = table.take(rows)
             found.append(
                 GroupCoverage(
                     group=str(groups[rows[0]]),

@@ -35,7 +35,7 @@ def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
         Some of the folds only.
     """
     cells = read_cells(data)
-    plain, odd = cells.rows(cells.plain), cells.rows(~cells.plain)
+    plain, odd = cells.take(cells.plain), cells.take(~cells.plain)
     return [
         judged(
             plain,
@@ -100,12 +100,12 @@ def judged(
     answers = {one: np.full(len(cells), np.nan) for one in ("", *_BASELINES)}
     for word in words:
         fold = left_out == word
-        rest = cells.rows(~fold) if seen is None else seen.rows(np.array(seen.pairs) != word)
-        asked = cells.rows(fold)
+        rest = cells.take(~fold) if seen is None else seen.take(np.array(seen.pairs) != word)
+        asked = cells.take(fold)
         answers[""][fold] = asked.predicted_s(fit_constants(rest))
         for one, answer in _BASELINES.items():
             answers[one][fold] = answer(rest, asked)
-    rows = cells.rows(kept)
+    rows = cells.take(kept)
     sizes = rows.size_bytes
     return Line(
         name=name,
@@ -130,10 +130,10 @@ def ring_answer(seen: CollectiveCells, asked: CollectiveCells) -> FloatArray:
     """
     times = np.full(len(asked), np.nan)
     for collective, mask in asked.by_collective():
-        known = seen.rows(seen.collectives == collective.value)
+        known = seen.take(seen.collectives == collective.value)
         if len(known):
             found = _ring_fit(known, collective)
-            times[mask] = _ring_time_s(found, asked.rows(mask), collective)
+            times[mask] = _ring_time_s(found, asked.take(mask), collective)
     return times
 
 
@@ -170,14 +170,14 @@ def nearest_answer(seen: CollectiveCells, asked: CollectiveCells) -> FloatArray:
             rows = mask & (asked.groups.ranks == ranks) & (rates == rate)
             same = (seen.collectives == collective.value) & (seen.groups.ranks == ranks)
             if same.any():
-                times[rows] = _nearest_table(seen.rows(same), rate, asked.size_bytes[rows])
+                times[rows] = _nearest_table(seen.take(same), rate, asked.size_bytes[rows])
     return times
 
 
 def _nearest_table(seen: CollectiveCells, rate: float, size_bytes: FloatArray) -> FloatArray:
     distance = np.abs(np.log(seen.groups.intra_bytes_per_s / rate))
     nearest = seen.accelerators[np.argmin(distance)]
-    table = seen.rows((seen.accelerators == nearest) & (distance == distance.min()))
+    table = seen.take((seen.accelerators == nearest) & (distance == distance.min()))
     order = np.argsort(table.size_bytes)
     return np.exp(
         np.interp(np.log(size_bytes), np.log(table.size_bytes[order]), np.log(table.time_s[order]))

@@ -53,9 +53,11 @@ class CalibratedLinks:
         """
         own, others = np.array([asked]), np.array(shown)
         observed = ObservedSteps.join(
-            _steps(self._cells(others, "other"), self._measured_s[others]),
-            _steps(self._alone(others, "other"), self._alone_s[others]),
-            _steps(self._alone(own, "own"), self._alone_s[own]),
+            [
+                _steps(self._cells(others, "other"), self._measured_s[others]),
+                _steps(self._alone(others, "other"), self._alone_s[others]),
+                _steps(self._alone(own, "own"), self._alone_s[own]),
+            ]
         )
         return calibrate(observed).apply(self._cells(own, "own"))
 

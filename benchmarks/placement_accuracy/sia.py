@@ -169,7 +169,7 @@ def _calibrated(
     observed: Sequence[ObservedSteps], hidden: ObservedSteps, prior: ResidualPrior
 ) -> CalibratedSteps:
     if observed:
-        return calibrate(ObservedSteps.join(*observed), prior).apply(hidden.cells)
+        return calibrate(ObservedSteps.join(observed), prior).apply(hidden.cells)
     cells = hidden.cells
     parts = cells.parts
     spread = np.full(len(cells), np.log(4.0))

@@ -284,7 +284,7 @@ ADDED: tuple[Row, ...] = (
         counted="runs",
         full=1,
         fast=1,
-        measure=by_tests("tests/service/feedback/test_webhook.py"),
+        measure=by_tests("tests/service/feedback/test_alarm_webhook.py"),
         how="alarms told to names and addresses of this machine, private networks and metadata "
         "services, with and without permission, and through redirections",
     ),

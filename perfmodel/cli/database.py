@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfmodel.cli.options import CommandT
+from perfmodel.cli.options import CommandT, output_options, with_options
 from perfmodel.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -28,6 +28,22 @@ _option = click.option(
 def database_option(command: CommandT) -> CommandT:
     """Add ``--database`` to a command."""
     return _option(command)
+
+
+_SERVICE_OPTIONS = (
+    click.option(
+        "--service", envvar="PERFMODEL_URL", metavar="URL",
+        help="Service that is asked; without one, the database is. [environment: PERFMODEL_URL]",
+    ),
+    click.option(
+        "--key", envvar="PERFMODEL_KEY", help="Key of the service. [environment: PERFMODEL_KEY]"
+    ),
+)  # fmt: skip
+
+
+def service_or_database(command: CommandT) -> CommandT:
+    """Add where a thing is kept: ``service`` with its ``key``, or ``database``; and ``--json``."""
+    return with_options(database_option(output_options(command)), _SERVICE_OPTIONS)
 
 
 def url_of(database: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +17,13 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+def with_options(command: CommandT, options: Sequence[Callable[[CommandT], CommandT]]) -> CommandT:
+    """Return a command with some options, listed in their order."""
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def default_models() -> Path:
@@ -124,9 +131,7 @@ _FILE_OPTIONS = (
 
 def file_options(command: CommandT) -> CommandT:
     """Add what files of models take: ``config``, ``inputs`` and ``dims``."""
-    for option in reversed(_FILE_OPTIONS):
-        command = option(command)
-    return command
+    return with_options(command, _FILE_OPTIONS)
 
 
 def output_options(command: CommandT) -> CommandT:
@@ -161,9 +166,7 @@ def question_options(command: CommandT) -> CommandT:
 
 def answering_options(command: CommandT) -> CommandT:
     """Add who answers: ``service``, its ``key``, and whether to ``fall_back`` on this machine."""
-    for option in reversed(_ANSWERING_OPTIONS):
-        command = option(command)
-    return command
+    return with_options(command, _ANSWERING_OPTIONS)
 
 
 def device_option(command: CommandT) -> CommandT:
@@ -179,9 +182,7 @@ def device_option(command: CommandT) -> CommandT:
 
 def job_options(command: CommandT) -> CommandT:
     """Add the settings of a job; unset ones stay None and get the defaults of a job."""
-    for option in reversed(_JOB_OPTIONS):
-        command = option(command)
-    return command
+    return with_options(command, _JOB_OPTIONS)
 
 
 def _words(kind: type[Mode | Precision | MemoryFormat | Compiler]) -> str:

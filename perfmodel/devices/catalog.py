@@ -96,7 +96,12 @@ class Catalog:
         UnknownAcceleratorError
             With the nearest names; or because the name means a MIG slice.
         """
-        return self._find(name) or self._refuse(name)
+        if name in self._devices:
+            return self._devices[name]
+        if self._local is not None and self._means_local(name):
+            return self._local.describe()
+        known = self._known(name)
+        return self._refuse(name) if known is None else self._devices[known]
 
     def canonical_name(self, name: str) -> str:
         """Return the canonical name; as :meth:`get`, but never measures the local machine."""
@@ -222,14 +227,6 @@ class Catalog:
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and (self._means_local(name) or self._known(name) is not None)
 
-    def _find(self, name: str) -> AcceleratorSpec | None:
-        if name in self._devices:
-            return self._devices[name]
-        if self._local is not None and self._means_local(name):
-            return self._local.describe()
-        known = self._known(name)
-        return None if known is None else self._devices[known]
-
     def _known(self, name: str) -> str | None:
         return None if mig_profile(name) else self._index.resolve(name)
 
@@ -309,7 +306,7 @@ def _spell_out(source: str, words: Mapping[str, str]) -> str:
 @functools.cache
 def _default_catalog() -> Catalog:
     # Imported here: the local description is not needed to read the catalogue.
-    from perfmodel.devices.local import LocalCpu
+    from perfmodel.devices.local_cpu import LocalCpu
 
     folder = resources.files("perfmodel.devices")
     texts = ((folder / name).read_text(encoding="utf-8") for name in SHIPPED)

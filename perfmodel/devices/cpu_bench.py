@@ -86,23 +86,18 @@ def measure_cpu(effort: Effort, load: LoadMeter | None = None) -> Rates:
     return replace(rates, other_share=load.other_share())
 
 
-def measure_accelerator(
-    torch: Any, device: str, synchronise: Callable[[], object], effort: Effort | None = None
-) -> Rates:
+def measure_accelerator(torch: Any, device: str, synchronise: Callable[[], object]) -> Rates:
     """Measure an accelerator of PyTorch; TF32 products apart from those of fp32.
 
     Parameters
     ----------
-    torch : module
-        PyTorch.
     device : str
         In its words: ``"cuda:0"``.
     synchronise : callable
         Waits until the device has done everything.
-    effort : Effort or None
-        None: products of 8192, arrays of 1 GiB, larger than any cache.
     """
-    effort = effort or Effort(gemm_size=8192, stream_bytes=2**30)
+    # Larger than any cache.
+    effort = Effort(gemm_size=8192, stream_bytes=2**30)
     usual = torch.get_float32_matmul_precision()
     rates = {}
     with torch.inference_mode():

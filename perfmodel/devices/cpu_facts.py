@@ -141,9 +141,9 @@ def _flags(info: dict[str, str]) -> tuple[str, ...]:
     return tuple(flag for flag in _MATRIX_FLAGS if flag in present)
 
 
-def usable_cores(*, sys: Path = Path("/sys")) -> tuple[int, ...]:
+def usable_cores() -> tuple[int, ...]:
     """Return one logical processor of each physical core that this process may run on."""
-    return tuple(_physical_cores(sys / "devices/system/cpu", _usable_cpus()))
+    return tuple(_physical_cores(Path("/sys/devices/system/cpu"), _usable_cpus()))
 
 
 def _physical_cores(topology: Path, cpus: Iterable[int]) -> list[int]:

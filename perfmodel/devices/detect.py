@@ -13,7 +13,7 @@ from perfmodel.devices.codec import spec_to_dict
 from perfmodel.devices.cpu_facts import CpuFacts
 from perfmodel.devices.extras import Extra, installed_version, read_extras
 from perfmodel.devices.gpus import DetectedGpu, detect_gpus
-from perfmodel.devices.local import LocalCpu
+from perfmodel.devices.local_cpu import LocalCpu
 from perfmodel.devices.spec import AcceleratorSpec
 
 #: Compilers that inductor takes.
@@ -77,24 +77,16 @@ class MachineReport:
         }
 
 
-def describe_machine(
-    catalog: Catalog | None = None,
-    *,
-    local: LocalCpu | None = None,
-    measure: bool = False,
-) -> MachineReport:
+def describe_machine(*, local: LocalCpu | None = None, measure: bool = False) -> MachineReport:
     """Look at this machine; fast, unless it is to be measured.
 
     Parameters
     ----------
-    catalog : Catalog or None
-        Gives GPUs their canonical names; None: the shipped one.
     measure : bool
         Measure the CPU now if that was not done before (some seconds).
     """
-    catalog = Catalog.default() if catalog is None else catalog
     local = local or LocalCpu()
-    gpus, problems = detect_gpus(catalog)
+    gpus, problems = detect_gpus(Catalog.default())
     extras = read_extras()
     if not extras:
         problems = (*problems, "perfmodel is not installed: run `pip install -e .` to see extras.")

@@ -6,6 +6,7 @@ import importlib.metadata
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 
 #: What each extra is for.
 EXTRAS = {
@@ -53,6 +54,7 @@ class Extra:
         return f"pip install 'perfmodel[{self.name}]'"
 
 
+@cache
 def installed_version(library: str) -> str | None:
     """Return the version of an installed distribution without importing it, or None."""
     try:

@@ -25,9 +25,10 @@ from perfmodel.estimator.placing.slowdowns import neighbours
 from perfmodel.estimator.plans.search import search
 from perfmodel.estimator.single.step_model import StepModel
 from perfmodel.estimator.tables.curve import Curve, CurveQuestion, draw_curve, draw_curve_of_type
-from perfmodel.estimator.tables.estimates import answer_cell, answer_from_memory
+from perfmodel.estimator.tables.estimates import answer_cell
+from perfmodel.estimator.tables.filling import fill
 from perfmodel.estimator.tables.ranking import Ranking, RankQuestion, rank_placements
-from perfmodel.estimator.tables.table import Table, fill
+from perfmodel.estimator.tables.table import Table
 from perfmodel.graph.job import Job
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
@@ -330,8 +331,6 @@ class Estimator:
             As for :meth:`estimate` and :meth:`matrix`.
         global_batch : int or None
             Samples of a step; None means the job's own batch on every accelerator.
-        most : int
-            Plans returned.
 
         Raises
         ------
@@ -410,8 +409,6 @@ class Estimator:
         ----------
         observations : sequence of Observation
             Of the job, and of others that they name.
-        strangers : Strangers or None
-            Observed steps of any jobs.
         """
         if not observations and not strangers:
             return None
@@ -437,15 +434,6 @@ class Estimator:
     ) -> Estimate:
         """Answer one question about a prepared job."""
         return answer_cell(self.core, prepared, placement, observed)
-
-    def answer_from_memory(
-        self,
-        prepared: PreparedJob,
-        placement: ResolvedPlacement,
-        observed: ObservedJob | None = None,
-    ) -> Estimate | None:
-        """Answer from what is in memory, or return None; never runs the model."""
-        return answer_from_memory(self.core, prepared, placement, observed)
 
     def answer_type(self, job_type: ObservedJobType, placement: ResolvedPlacement) -> Estimate:
         """Answer one question about a job that is known by its type alone."""

@@ -115,8 +115,6 @@ class NodeRows:
     ----------
     table : NodeTable
         Facts of the nodes that do not depend on the device.
-    quotient : Quotient
-        Which nodes are equal.
     roofline : NodeRoofline
         Peak times of all nodes.
     features : ndarray of float32, shape (classes, columns)

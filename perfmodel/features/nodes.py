@@ -87,8 +87,6 @@ class NodeTable:
         operands read once and its results written once.
     edges : ndarray of int64, shape (2, edges)
         Producer and consumer of every operand that a node of the graph wrote, views skipped.
-    ops : tuple of str
-        Operator names.
     flow : Dataflow
         Who wrote what each node reads.
     size_bytes : ndarray, shape (tensors,)

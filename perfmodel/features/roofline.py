@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.node_work import NodeWork, node_work
 from perfmodel.features.nodes import STATIC_COLUMNS, NodeTable, node_table
@@ -60,18 +61,18 @@ class NodeRoofline:
     bound_s: FloatArray
 
 
-def device_share(workload: Workload) -> float:
-    """Return the share of a device's cores that a workload may use, in (0, 1]."""
-    cores = workload.accelerator.core_count
-    if workload.threads is None or workload.accelerator.kind != "cpu" or not cores:
+def device_share(accelerator: AcceleratorSpec, threads: int | None) -> float:
+    """Return the share of a device's cores that so many threads may use, in (0, 1]."""
+    cores = accelerator.core_count
+    if threads is None or accelerator.kind != "cpu" or not cores:
         return 1.0
-    return min(1.0, max(1, workload.threads) / cores)
+    return min(1.0, max(1, threads) / cores)
 
 
 def node_roofline(workload: Workload) -> NodeRoofline:
     """Return the roofline of every node."""
     work, spec = node_work(workload.graph), workload.accelerator
-    compute = work.flops / (_peaks(workload, work) * device_share(workload))
+    compute = work.flops / (_peaks(workload, work) * device_share(spec, workload.threads))
     moved, bandwidth = work.traffic_bytes, spec.bandwidth_bytes_per_s
     memory = moved / bandwidth
     cached = np.minimum(moved, spec.cache_bytes or 0.0)
@@ -146,7 +147,7 @@ def _device_columns(
 def settings(workload: Workload) -> FloatArray:
     """Return the columns that all nodes of a workload share, see ``SETTING_COLUMNS``."""
     spec, precision = workload.accelerator, workload.precision
-    share = device_share(workload)
+    share = device_share(workload.accelerator, workload.threads)
     cores = workload.threads if share < 1.0 and workload.threads else spec.core_count
     return np.array(
         [

@@ -50,7 +50,6 @@ class Agreement:
         What its voice counts, 0 to 1; 1 where nothing speaks against it.
     disagrees : bool
         Whether that is more than chance explains.
-    jobs : int
     """
 
     deviation: float = 0.0

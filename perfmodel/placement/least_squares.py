@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from perfmodel.features.arrays import FloatArray
 
 _DIFFERENCE = 1e-6
 #: A step is the last when it gains less than this share of the sum, or of this sum.

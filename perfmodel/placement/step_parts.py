@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from perfmodel.features.arrays import Columns, FloatArray
 
 
 class StepNumbers(NamedTuple):
@@ -29,7 +28,7 @@ class StepNumbers(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StepParts:
+class StepParts(Columns):
     """Parts of steps, seconds; arrays of one shape, or that broadcast to one.
 
     Parameters
@@ -74,21 +73,11 @@ class StepParts:
         """Return the parts with each of them changed alike."""
         return type(self)(**{one.name: change(getattr(self, one.name)) for one in fields(self)})
 
-    def take(self, index: Any) -> Self:
+    def take(self, rows: Any) -> Self:
         """Return the parts of some steps, by whatever indexes an array of their shape."""
         shape = np.shape(self.step_time_s)
-        return self.each(lambda part: np.broadcast_to(part, shape)[index])
+        return self.each(lambda part: np.broadcast_to(part, shape)[rows])
 
     def at(self, index: Any) -> StepNumbers:
         """Return the parts of one step as plain numbers."""
         return StepNumbers(*(float(getattr(self, one.name)[index]) for one in fields(self)))
-
-    @classmethod
-    def join(cls, pieces: Sequence[Self]) -> Self:
-        """Return the steps of several, one after the other."""
-        return cls(
-            **{
-                one.name: np.concatenate([getattr(piece, one.name) for piece in pieces])
-                for one in fields(cls)
-            }
-        )

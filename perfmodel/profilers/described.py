@@ -11,7 +11,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.codec import spec_to_dict
 from perfmodel.devices.cpu_bench import Rates, measure_accelerator
 from perfmodel.devices.drivers.identity import describe, identify, own_name
-from perfmodel.devices.local import LocalCpu, kept_spec
+from perfmodel.devices.local_cpu import LocalCpu, kept_spec
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import MeasurementError
 from perfmodel.profilers.runtime import DeviceRuntime
@@ -36,9 +36,7 @@ class DescribedDevice:
     notes: tuple[str, ...] = ()
 
 
-def described_device(
-    runtime: DeviceRuntime, *, catalog: Catalog | None = None, local: LocalCpu | None = None
-) -> DescribedDevice:
+def described_device(runtime: DeviceRuntime) -> DescribedDevice:
     """Find a device in the catalogue, or measure what it reaches and describe it.
 
     The CPU of this machine is measured the first time and kept; so is an accelerator that the
@@ -49,16 +47,15 @@ def described_device(
     MeasurementError
         A recording of another CPU, or of an unknown accelerator: it is not here to be measured.
     """
-    catalog = catalog or Catalog.default()
     if runtime.facts.backend == "cpu":
-        cpu = local or LocalCpu()
+        cpu = LocalCpu()
         if runtime.facts.name != cpu.name:
             raise MeasurementError(
                 f"This is a recording of {runtime.facts.name}, and this machine is {cpu.name}: its "
                 "peaks cannot be measured here. Replay it where it was recorded."
             )
         return DescribedDevice(accelerator=cpu.describe(), in_catalog=True)
-    identity = identify(runtime.facts, catalog)
+    identity = identify(runtime.facts, Catalog.default())
     if identity.accelerator is not None:
         return DescribedDevice(
             accelerator=identity.accelerator, in_catalog=True, notes=identity.notes

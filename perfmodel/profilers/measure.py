@@ -6,10 +6,10 @@ import platform
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 
 from perfmodel.devices.codec import spec_to_dict
 from perfmodel.devices.drivers.device_facts import DeviceFacts
+from perfmodel.devices.extras import installed_version
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import OutOfDeviceMemoryError
 from perfmodel.graph.ir import Graph
@@ -162,7 +162,7 @@ def _provenance(
         accelerator=spec_to_dict(accelerator),
         software=software_versions() | ({"driver": facts.driver} if facts.driver else {}),
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        source=f"perfmodel {_version('perfmodel') or 'unknown'}",
+        source=f"perfmodel {installed_version('perfmodel') or 'unknown'}",
         licence=settings.licence,
         threads=settings.threads,
         notes="; ".join(notes),
@@ -172,7 +172,7 @@ def _provenance(
 def software_versions() -> dict[str, str]:
     """Return the versions of what takes part in a measurement."""
     found = {"python": platform.python_version(), "os": platform.platform(), **_toolkits()}
-    return found | {name: v for name in _LIBRARIES if (v := _version(name))}
+    return found | {name: v for name in _LIBRARIES if (v := installed_version(name))}
 
 
 def _toolkits() -> dict[str, str]:
@@ -181,10 +181,3 @@ def _toolkits() -> dict[str, str]:
     built = getattr(torch, "version", None)
     found = {"cuda": getattr(built, "cuda", None), "rocm": getattr(built, "hip", None)}
     return {name: str(value) for name, value in found.items() if value}
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None

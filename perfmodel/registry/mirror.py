@@ -64,8 +64,6 @@ class ModelMirror:
     ----------
     files : FileStore
         The store that is followed.
-    folder : Path
-        Where the copy lies.
     """
 
     def __init__(

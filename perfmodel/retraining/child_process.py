@@ -58,11 +58,6 @@ class ChildProcess:
     def __exit__(self, *_: object) -> None:
         self.kill()
 
-    @property
-    def process_id(self) -> int:
-        """Of the child itself."""
-        return self._process.pid
-
     def lines(self, wait_s: float) -> list[Mapping[str, Any]]:
         """Return what it has said since; waits for something to be said."""
         found = []

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import shutil
-import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -24,6 +21,7 @@ from perfmodel.store.retraining.retraining_records import (
 )
 from perfmodel.store.retraining.retraining_store import MOST_ATTEMPTS
 from perfmodel.store.sql.connections import Connections
+from perfmodel.store.sql.leases import new_owner
 
 #: Memory past which a retraining is ended, all its processes together, bytes.
 MEMORY_BYTES = 8 * 1024**3
@@ -81,7 +79,7 @@ class RetrainingWorker:
         self._options = options or WorkerOptions()
         self._on_line = on_line
         #: Names this worker among all that share the database.
-        self.owner = f"{socket.gethostname()[:32]}-{os.getpid()}-{secrets.token_hex(4)}"
+        self.owner = new_owner()
 
     def work(self, *, until_idle: bool = False) -> int:
         """Do what waits, one after the other, and what comes in; return how many were done.

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from perfmodel.devices.local import cache_folder
+from perfmodel.devices.local_cpu import cache_folder
 from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.retraining.data.sources import DataSources
 

@@ -26,8 +26,6 @@ UNKNOWN = -1
 #: Phases by their number in :attr:`Operators.phase`.
 PHASES: tuple[Phase, ...] = tuple(Phase)
 
-IntColumn = npt.NDArray[np.int64] | npt.NDArray[np.int32] | npt.NDArray[np.int8]
-
 
 class KernelKind(IntEnum):
     """What a device did meanwhile; only ``COMPUTE`` is an operator's own work."""

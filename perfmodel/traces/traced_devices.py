@@ -71,7 +71,6 @@ def traced_device(
     memory_bytes: int | None = None,
     multiprocessors: int | None = None,
     architecture: str = "",
-    catalog: Catalog | None = None,
 ) -> TracedDevice:
     """Return a device with its accelerator looked up, by name and else by facts.
 
@@ -92,7 +91,7 @@ def traced_device(
     >>> found.accelerator, found.guessed
     ('MI300X', True)
     """
-    found = catalog or Catalog.default()
+    found = Catalog.default()
     accelerator = _by_name(name, found)
     if accelerator is not None and memory_bytes is not None:
         # A bare "NVIDIA H100" may be any of its cards: memory says which it is not.

@@ -46,8 +46,6 @@ class FittedParts:
         By their paths in the artefact.
     members : mapping of str to mapping
         Facts of each member.
-    weights : mapping of str to float
-        Of the members.
     answers_s : mapping of str to ndarray, shape (samples,)
         What each member said of families that it had not seen.
     joint : mapping or None

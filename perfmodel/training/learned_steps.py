@@ -73,9 +73,9 @@ def step_key(model: str, step: MeasuredStep) -> str:
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
-def is_kept_back(model: str, mode: Mode, share: float = KEPT_BACK) -> bool:
+def is_kept_back(model: str, mode: Mode) -> bool:
     """Tell whether steps of a job are judged on and never learned from."""
-    return unit_hash(f"judged: {model} {mode.value}") < share
+    return unit_hash(f"judged: {model} {mode.value}") < KEPT_BACK
 
 
 def learned_keys(samples: Sequence[Sample], corpus: Iterable[StepSample]) -> list[str]:

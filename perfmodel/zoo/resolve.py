@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
+from perfmodel.devices.extras import installed_version
 from perfmodel.errors import InvalidInputError, UnknownModelError
 from perfmodel.graph.hub_models.names import DENOISERS, hub_names
 from perfmodel.graph.ir import Graph
@@ -73,9 +72,9 @@ def build_bundle(job: Job, *, device: str = "meta", seed: int = 0) -> ModelBundl
     )
 
 
-def build_program(job: Job, *, device: str = "meta", seed: int = 0) -> Program:
+def build_program(job: Job, *, device: str = "meta") -> Program:
     """Build the runnable step of a job: model, loss, backward and optimizer as it asks for."""
-    return program_of(build_bundle(job, device=device, seed=seed), job)
+    return program_of(build_bundle(job, device=device), job)
 
 
 def program_of(bundle: ModelBundle, job: Job) -> Program:
@@ -136,7 +135,7 @@ def source_of(bundle: ModelBundle, job: Job) -> dict[str, str]:
     source = {"model": bundle.name, "family": bundle.family, "mode": str(job.mode)}
     for library in ("torch", "timm", "transformers"):
         needed = library == "torch" or bundle.name.startswith(("timm/", "hf_config/"))
-        if needed and (found := _version(library)):
+        if needed and (found := installed_version(library)):
             source[library] = found
     return source
 
@@ -245,11 +244,3 @@ def known_models(prefix: str = "") -> list[str]:
 
 def _may_match(prefix: str, group: str) -> bool:
     return group.startswith(prefix) or prefix.startswith(group)
-
-
-@cache
-def _version(library: str) -> str | None:
-    try:
-        return version(library)
-    except PackageNotFoundError:
-        return None

@@ -26,3 +26,8 @@ def is_administrator(request: Request) -> bool:
         return True
     keys: KeyStore = request.app.state.keys
     return any(key.key_id == caller and key.allows(Scope.ADMIN) for key in keys.all())
+
+
+def owner_shown(request: Request) -> str | None:
+    """Return whose things alone a caller is shown; None for an administrator, who sees all."""
+    return None if is_administrator(request) else caller_of(request)

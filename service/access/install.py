@@ -12,11 +12,11 @@ from sqlalchemy.engine import make_url
 from perfmodel.errors import InvalidInputError
 from perfmodel.store.sql.connections import Connections
 from perfmodel.store.sql.revisions import RevisionWatch
+from service.access.access_policy import Access, Policy, RateLimiter
 from service.access.audit import AuditLog, AuditTable
 from service.access.key_file import KeyFile
 from service.access.key_table import KeyRing, KeyTable
 from service.access.keys import KeyStore
-from service.access.policy import Access, Policy, RateLimiter
 from service.settings import Settings
 
 

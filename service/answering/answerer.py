@@ -14,6 +14,7 @@ from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.explain.explanation import Explanation
 from perfmodel.estimator.kernels.kernel_answers import KernelTable
 from perfmodel.estimator.tables.curve import Curve
+from perfmodel.estimator.tables.estimates import answer_from_memory
 from perfmodel.estimator.tables.ranking import Ranking
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
@@ -53,7 +54,7 @@ class Answerer:
 
     def __init__(self, estimator: Estimator, state: AnyState, jobs: JobCache) -> None:
         self.estimator = estimator
-        self.cache = QuestionCache(estimator, jobs)
+        self.cache = QuestionCache(estimator.accelerators, jobs)
         self.observed_jobs = ObservedJobs(estimator, state)
         self._state = state
 
@@ -68,7 +69,9 @@ class Answerer:
         if known is None:
             return None
         in_memory, observed = self.observed_jobs.known(known[0])
-        return self.estimator.answer_from_memory(*known, observed) if in_memory else None
+        if not in_memory:
+            return None
+        return answer_from_memory(self.estimator.core, *known, observed)
 
     def from_model(self, question: Any) -> Estimate | None:
         """Answer a question whose job and placement are known, observed or not; else None."""

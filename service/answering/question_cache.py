@@ -7,8 +7,9 @@ from typing import Any
 
 import orjson
 
+from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidInputError
-from perfmodel.estimator import Estimator, PreparedJob
+from perfmodel.estimator import PreparedJob
 from perfmodel.estimator.core.resolved_placement import (
     ResolvedPlacement,
     resolve_placement,
@@ -43,14 +44,18 @@ class QuestionCache:
 
     Parameters
     ----------
-    estimator : Estimator
-        Looks placements up; what was looked up counts as long as its catalogue stands.
+    catalog : Catalog
+        Where accelerators of placements are looked up.
     """
 
-    def __init__(self, estimator: Estimator, jobs: JobCache) -> None:
-        self._estimator = estimator
+    def __init__(self, catalog: Catalog, jobs: JobCache) -> None:
+        self._catalog = catalog
         self._jobs = jobs
-        self._forget_placements()
+        self._placements: LruCache[Key, ResolvedPlacement] = LruCache(
+            16_384,
+            weigh=lambda key, found: len(key) + rough_bytes(found.placement),
+            most_weight=2 * MOST_KEY_BYTES,
+        )
 
     def known(self, question: Any) -> tuple[PreparedJob, ResolvedPlacement] | None:
         """Return the parts of a question that asks nothing else, where its job is known."""
@@ -69,12 +74,15 @@ class QuestionCache:
 
     def placement(self, written: Any) -> ResolvedPlacement:
         """Return a placement."""
-        if self._estimator.accelerators is not self._catalog:
-            self._forget_placements()
         key = _key(written)
         known = self._placements.get(key)
         if known is None:
-            known = self._read(written)
+            try:
+                # Not by way of the estimator, which would remember it a second time.
+                known = resolve_placement(parse_placement(written), self._catalog)
+            except InvalidInputError as error:
+                point_at_text(error, written)
+                raise
             self._placements.put(_kept(key), known)
         return known
 
@@ -83,22 +91,6 @@ class QuestionCache:
         asked = [placement for _, placement in self._placements.items()[-most:]]
         names = (one.name for placement in reversed(asked) for one in placement.accelerators)
         return list(dict.fromkeys(names))
-
-    def _read(self, written: Any) -> ResolvedPlacement:
-        try:
-            # Not by way of the estimator, which would remember it a second time.
-            return resolve_placement(parse_placement(written), self._catalog)
-        except InvalidInputError as error:
-            point_at_text(error, written)
-            raise
-
-    def _forget_placements(self) -> None:
-        self._catalog = self._estimator.accelerators
-        self._placements: LruCache[Key, ResolvedPlacement] = LruCache(
-            16_384,
-            weigh=lambda key, found: len(key) + rough_bytes(found.placement),
-            most_weight=2 * MOST_KEY_BYTES,
-        )
 
 
 def point_at_text(error: InvalidInputError, written: Any) -> None:

@@ -54,8 +54,6 @@ class AskedMatrix:
     ----------
     jobs, placements : list
         Not read yet: one that cannot be costs its own cells only.
-    observations : dict of int to tuple of Observation
-        By position of their job.
     """
 
     jobs: list[Any]

@@ -7,12 +7,7 @@ from collections.abc import Sequence
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.estimator.jobs.capture_terms import (
-    CaptureBudget,
-    CaptureTerms,
-    CaptureUse,
-    enter_terms,
-)
+from perfmodel.estimator.jobs.capture_terms import TERMS, CaptureBudget, CaptureTerms, CaptureUse
 from service.http.bodies import header_of
 from service.http.errors import problem_of, problem_response
 
@@ -53,7 +48,7 @@ class CaptureReports:
             await problem_response(problem_of(error))(scope, receive, send)
             return
         terms = CaptureTerms(caller=scope.get("caller") or "", budget=budget)
-        enter_terms(terms)
+        TERMS.set(terms)
 
         async def telling(message: Message) -> None:
             if terms.uses and message["type"] == "http.response.start":

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from perfmodel.errors import PerfModelError
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.options import HEADER as DEADLINE
-from service.http.bodies import json_bytes
+from service.http.bodies import body_of, json_bytes
 from service.http.errors import problem_of, problem_response
 
 PATH = "/v1/predict"
@@ -69,15 +69,3 @@ def _is_plain(scope: Scope) -> bool:
             return False
         stated = stated or name == b"content-length"
     return stated
-
-
-async def body_of(receive: Receive) -> bytes | None:
-    """Return a whole body; None where its sender has left."""
-    body: bytes = b""
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            return None
-        body += message.get("body", b"")
-        if not message.get("more_body"):
-            return body

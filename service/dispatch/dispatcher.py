@@ -23,7 +23,7 @@ from service.answering.lanes import Lanes
 from service.answering.matrix_rows import predict_rows
 from service.answering.questions import AskedMatrix, read_matrix
 from service.answering.thread_pool import ThreadPool
-from service.dispatch.background import Preparation
+from service.dispatch.background_rounds import Preparation
 from service.dispatch.deadlines import Deadlines
 from service.dispatch.loop_answers import LoopAnswers
 from service.dispatch.options import Options, split_options

@@ -9,10 +9,10 @@ from __future__ import annotations
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perfmodel.errors import PerfModelError
-from service.dispatch.direct import Matched, body_of
+from service.dispatch.direct import Matched
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.options import HEADER
-from service.http.bodies import header_of
+from service.http.bodies import body_of, header_of
 from service.http.errors import (
     OverloadedError,
     TooManyWaitingError,

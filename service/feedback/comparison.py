@@ -141,7 +141,7 @@ class Comparison:
         family, revision = one.seen.job.family, one.revision
         known = self._counted.get((family, revision))
         if known is None:
-            counted = self._state.observations.recent(family, before_revision=revision)
+            counted = self._state.observations.counting(family, before_revision=revision)
             known = readable_observations(counted)
             self._counted.put((family, revision), known)
         return known

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import logging
-import os
-import secrets
-import socket
-import threading
 import time
 from collections import Counter
+from typing import final
 
 from perfmodel.errors import MissingExtraError
 from perfmodel.feedback.causes import KINDS
 from perfmodel.store.feedback import StoredResidual
 from perfmodel.store.feedback.keeper_lease import KeeperLease, Keeping
-from perfmodel.store.sql.revisions import poll_until
+from perfmodel.store.sql.leases import new_owner
+from perfmodel.store.sql.polling import PollingThread
 from perfmodel.store.state.observations import Changes
 from service.dispatch.dispatcher import Dispatcher
 from service.feedback.alarm_book import AlarmBook
+from service.feedback.alarm_webhook import Webhook
 from service.feedback.comparison import Comparison
-from service.feedback.webhook import Webhook
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +30,8 @@ AT_ONCE, NEWEST = 32, 2_000
 _LONGEST_WAIT_S, _BESIDE_LOOP_S, _LOOK_S = 0.5, 0.05, 0.01
 
 
-class DriftKeeper:
+@final
+class DriftKeeper(PollingThread):
     """Holds observations against answers, folds the residuals and keeps the alarms.
 
     All of it happens in a thread of its own, after those who reported were answered, while nobody
@@ -49,12 +48,12 @@ class DriftKeeper:
     def __init__(
         self, dispatcher: Dispatcher, webhook: Webhook | None, *, poll_s: float, share: float
     ) -> None:
+        super().__init__("drift", every_s=poll_s, complaint="observations cannot be compared")
         self._dispatcher = dispatcher
         self._state = state = dispatcher.state
         self._webhook = webhook
-        self._poll_s = poll_s
         self._share = share
-        self._owner = f"{socket.gethostname()[:32]}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._owner = new_owner()
         self._lease = KeeperLease(state.database.connections)
         self._keeping: Keeping | None = None
         self._comparison = Comparison(dispatcher.models.serving, state)
@@ -62,20 +61,29 @@ class DriftKeeper:
         self._seen = Changes(-1, -1)
         self._looks_back = self._folds_again = self._has_more = True
         self._now_version = ""
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to look."""
-        if self._poll_s and self._thread is None:
-            self._thread = threading.Thread(target=self._watch, name="drift", daemon=True)
-            self._thread.start()
+        """Begin to look, where it is looked at all."""
+        if self._every_s:
+            super().start()
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Look no more, and let another process go on."""
-        self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
+        super().close()
+        if self._keeping is not None:
+            try:
+                self._lease.give_back(self._keeping)
+            except Exception as error:  # its time runs out instead
+                logger.info("the place of the keeper of drift is not given back: %s", error)
+
+    def poll(self) -> None:
+        """Do all that there is to do, with pauses for others."""
+        more = True
+        while more and not self._ended.is_set():
+            begun_s = time.thread_time()
+            more = self.round()
+            spent_s = time.thread_time() - begun_s
+            self._ended.wait(spent_s * (1 / self._share - 1) if more else 0.0)
 
     def round(self) -> bool:
         """Do what there is to do, for a bounded time; return whether more is left.
@@ -175,24 +183,3 @@ class DriftKeeper:
         if self._dispatcher.threads.count:
             return _LONGEST_WAIT_S
         return _BESIDE_LOOP_S if self._dispatcher.loop_answers.count else 0.0
-
-    def _watch(self) -> None:
-        poll_until(
-            self._ended,
-            self._rounds,
-            every_s=self._poll_s,
-            complaint="observations cannot be compared",
-        )
-        if self._keeping is not None:
-            try:
-                self._lease.give_back(self._keeping)
-            except Exception as error:  # its time runs out instead
-                logger.info("the place of the keeper of drift is not given back: %s", error)
-
-    def _rounds(self) -> None:
-        more = True
-        while more and not self._ended.is_set():
-            begun_s = time.thread_time()
-            more = self.round()
-            spent_s = time.thread_time() - begun_s
-            self._ended.wait(spent_s * (1 / self._share - 1) if more else 0.0)

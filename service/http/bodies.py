@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 from fastapi import Request
 from fastapi.responses import Response
-from starlette.types import Scope
+from starlette.types import Receive, Scope
 
 from service.http.errors import MalformedBodyError, UnsupportedMediaError
 
@@ -65,6 +65,18 @@ def header_of(scope: Scope, name: bytes) -> bytes | None:
         if key == name:
             return bytes(value)
     return None
+
+
+async def body_of(receive: Receive) -> bytes | None:
+    """Return a whole body; None where its sender has left."""
+    pieces: list[bytes] = []
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        pieces.append(message.get("body", b""))
+        if not message.get("more_body"):
+            return b"".join(pieces)
 
 
 async def json_of(request: Request) -> Any:

@@ -34,19 +34,16 @@ class TakesTurns:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on when it is its turn."""
         if scope["type"] == "http" and not scope["path"].startswith(_FIRST):
-            await self._turn()
+            loop = asyncio.get_running_loop()
+            if self._waiting or self._begun >= self._most:
+                turn: asyncio.Future[None] = loop.create_future()
+                self._waiting.append(turn)
+                await turn
+            else:
+                if not self._begun:
+                    loop.call_soon(self._next)
+                self._begun += 1
         await self._app(scope, receive, send)
-
-    async def _turn(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self._waiting or self._begun >= self._most:
-            turn: asyncio.Future[None] = loop.create_future()
-            self._waiting.append(turn)
-            await turn
-            return
-        if not self._begun:
-            loop.call_soon(self._next)
-        self._begun += 1
 
     def _next(self) -> None:
         """Let those begin who are next, in a new turn."""

@@ -42,8 +42,6 @@ def answer_of(operation: Operation, result: bytes | None) -> Response:
 
     Parameters
     ----------
-    operation : Operation
-        That has ended.
     result : bytes or None
         What came of it, if it is done.
     """

@@ -13,7 +13,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from perfmodel.errors import PerfModelError
 from perfmodel.store.state.operations import Operation
-from service.access.policy import path_in_app
+from service.access.access_policy import path_in_app
+from service.http.bodies import body_of
 from service.http.errors import http_problem, problem_of, problem_response
 from service.operations.answer import accepted, answer_of
 from service.operations.kept_request import KeptRequest
@@ -90,7 +91,10 @@ class RespondAsync:
             await self._app(scope, receive, send)
             return
         try:
-            request = KeptRequest.of(scope, path_in_app(scope), await _body(receive))
+            body = await body_of(receive)
+            if body is None:
+                return
+            request = KeptRequest.of(scope, path_in_app(scope), body)
             caller = scope.get("caller") or ""
             operation = await self._runner.submit(request, kind=kind, caller=caller)
             response = await self._response(operation, preference.wait_s)
@@ -109,12 +113,3 @@ class RespondAsync:
             if ended is not None and ended.has_ended:
                 return answer_of(ended, await self._runner.result(ended.name))
         return accepted(operation)
-
-
-async def _body(receive: Receive) -> bytes:
-    body = bytearray()
-    while True:
-        message = await receive()
-        body.extend(message.get("body", b""))
-        if not message.get("more_body", False):
-            return bytes(body)

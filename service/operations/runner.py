@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-import secrets
-import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +16,8 @@ import orjson
 from starlette.types import ASGIApp
 
 from perfmodel.errors import StoreError
-from perfmodel.estimator.jobs.capture_terms import CaptureTerms, enter_terms
+from perfmodel.estimator.jobs.capture_terms import TERMS, CaptureTerms
+from perfmodel.store.sql.leases import new_owner
 from perfmodel.store.state.operations import Claim, Operation, OperationStore
 from service.access.callers import GUEST
 from service.http.errors import OverloadedError, TooManyWaitingError, defect_problem, problem
@@ -31,6 +29,9 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+#: Operations that are worked on at a time, and that may be open in all, a quarter of them of one
+#: key; past that new ones are turned away.
+_AT_ONCE, _MOST_OPEN = 4, 1_000
 #: How often an operation is begun at most.
 _MOST_ATTEMPTS = 5
 #: Longest pause before an operation is tried again for which there was no room, seconds.
@@ -50,9 +51,6 @@ class Runner:
         Time after which an operation whose worker is not heard of is taken over, seconds.
     keep_s : float
         Time for which an operation is kept after it has ended, seconds.
-    most_open : int
-        Operations that may be open in all, a quarter of them of one key; past it new ones are
-        turned away.
     poll_s : float
         How often it is looked whether there is something to do, seconds.
     """
@@ -62,22 +60,17 @@ class Runner:
         store: OperationStore,
         metrics: Metrics,
         *,
-        at_once: int = 4,
         lease_s: float = 10.0,
         keep_s: float = 86_400.0,
-        most_open: int = 1_000,
         poll_s: float = 1.0,
     ) -> None:
         self._store = store
         self._depth = metrics.queue("operations")
-        self._at_once = at_once
         self._lease_s = lease_s
         self._keep_s = keep_s
-        self._most_open = most_open
-        self._most_of_a_key = max(1, most_open // 4)
         self._poll_s = min(poll_s, lease_s / 4)
         #: Names this process among all that share the database.
-        self.owner = f"{socket.gethostname()[:32]}-{os.getpid()}-{secrets.token_hex(4)}"
+        self.owner = new_owner()
         #: Answers what is replayed; put here by who stands before it.
         self.inner: ASGIApp | None = None
         #: Joins the scope of what is replayed.
@@ -106,19 +99,17 @@ class Runner:
                 request.to_bytes(),
                 owner=self.owner,
                 caller=caller,
-                most_open=self._most_open,
-                most_of_caller=None if caller in ("", GUEST) else self._most_of_a_key,
+                most_open=_MOST_OPEN,
+                most_of_caller=None if caller in ("", GUEST) else _MOST_OPEN // 4,
             )
         )
         if operation is None:
             own = await self._in_thread(self._store.open_of, caller)
-            if caller not in ("", GUEST) and own >= self._most_of_a_key:
+            if caller not in ("", GUEST) and own >= _MOST_OPEN // 4:
                 raise TooManyWaitingError(
                     f"{own} operations of this key are open already. Let some end first."
                 )
-            raise OverloadedError(
-                f"{self._most_open} operations are open already. Try again later."
-            )
+            raise OverloadedError(f"{_MOST_OPEN} operations are open already. Try again later.")
         self.start()
         self._wake.set()
         return operation
@@ -175,7 +166,7 @@ class Runner:
             await self._in_thread(
                 lambda: self._store.renew(self.owner, names, lease_s=self._lease_s)
             )
-        while len(self._running) < self._at_once and (claim := await self._in_thread(self._claim)):
+        while len(self._running) < _AT_ONCE and (claim := await self._in_thread(self._claim)):
             # A claim that is its own, of a worker that was too slow to renew it: once is enough.
             if claim.name not in self._running:
                 task = asyncio.get_running_loop().create_task(self._work(claim))
@@ -201,7 +192,7 @@ class Runner:
 
     async def _work(self, claim: Claim) -> None:
         request_id_of_context.set(f"operation/{claim.name}")
-        enter_terms(CaptureTerms(caller=claim.caller))
+        TERMS.set(CaptureTerms(caller=claim.caller))
         try:
             status, body = await self._answer(claim)
             await self._settle(lambda: self._end(claim, status, body))

@@ -8,25 +8,26 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-import threading
+from typing import final
 
 from perfmodel.retraining.triggers import look
 from perfmodel.store.retraining import RetrainingStore, TriggerStore
-from perfmodel.store.sql.revisions import poll_until
+from perfmodel.store.sql.connections import is_in_memory
+from perfmodel.store.sql.polling import PollingThread
 from service.metrics.registry import Metrics
-from service.retraining.rules import rules_of
+from service.retraining.trigger_rules import rules_of
 from service.settings import Settings
 
 logger = logging.getLogger(__name__)
 
 #: How often it is looked whether one waits, seconds.
 POLL_S = 2.0
-_IN_MEMORY = ("sqlite://", "sqlite:///:memory:")
 #: Time that the process has to give back what it does before it is killed, seconds.
 _PATIENCE_S = 10.0
 
 
-class RetrainingKeeper:
+@final
+class RetrainingKeeper(PollingThread):
     """Looks for retrainings that wait; does nothing until it is started.
 
     Every process of the service has one. Whichever starts a process first, the lease on the
@@ -45,31 +46,21 @@ class RetrainingKeeper:
         database: str,
         settings: Settings,
         metrics: Metrics,
-        *,
-        poll_s: float = POLL_S,
     ) -> None:
+        super().__init__(
+            "retraining", every_s=POLL_S, complaint="retrainings that wait cannot be seen"
+        )
         self._rules = rules_of(settings)
         self._store = store
         self._triggers = triggers
         self._database = database
         self._settings = settings
         self._metrics = metrics
-        self._poll_s = poll_s
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
-        """Begin to look."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._watch, name="retraining", daemon=True)
-            self._thread.start()
-
-    def stop(self) -> None:
+    def close(self) -> None:
         """Look no more; what is being done goes back, and is gone on with later."""
-        self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
+        super().close()
         process = self._process
         if process is not None and process.poll() is None:
             process.terminate()
@@ -79,7 +70,7 @@ class RetrainingKeeper:
                 process.kill()
                 process.wait()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Enter what is due by itself; start a process if one waits and none here is at work.
 
         Raises
@@ -87,7 +78,7 @@ class RetrainingKeeper:
         StoreError
             The database cannot be read.
         """
-        if self._database not in _IN_MEMORY:
+        if not is_in_memory(self._database):
             self._start_what_is_due()
         self._metrics.retrainings(self._store.states())
         at_work = self._process is not None and self._process.poll() is None
@@ -108,15 +99,7 @@ class RetrainingKeeper:
             logger.info("retraining %s of %s begins by itself: %s", name, self._rules.model, why)
 
     def _may_do(self) -> bool:
-        return self._settings.retrain_here and self._database not in _IN_MEMORY
-
-    def _watch(self) -> None:
-        poll_until(
-            self._ended,
-            self.look,
-            every_s=self._poll_s,
-            complaint="retrainings that wait cannot be seen",
-        )
+        return self._settings.retrain_here and not is_in_memory(self._database)
 
 
 def command_of(database: str, settings: Settings) -> list[str]:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.json_values import as_object, refuse_unknown
 from perfmodel.store.state.jobs import JobStore, StoredJob
-from service.access.callers import caller_of, is_administrator
+from service.access.callers import caller_of, owner_shown
 from service.dispatch.dispatcher import Dispatcher, dispatcher_of
 from service.http.bodies import json_of, json_response
 from service.http.documentation import json_body, problems, schema_ref
@@ -74,7 +74,7 @@ async def jobs(
 ) -> Response:
     """List jobs in pages: those that this key registered, of an administrator's all."""
     store = dispatcher_of(request).state.jobs
-    mine = None if is_administrator(request) else caller_of(request)
+    mine = owner_shown(request)
     page = await dispatcher_of(request).threads.run(
         lambda: store.page(owner=mine, cursor=cursor, limit=limit)
     )
@@ -91,7 +91,7 @@ async def job(request: Request, ref: str) -> Response:
     # Not every text can be asked of a database.
     if not ref.isalnum():
         raise not_found()
-    mine = None if is_administrator(request) else caller_of(request)
+    mine = owner_shown(request)
     stored = await dispatcher_of(request).threads.run(
         _find, dispatcher_of(request).state.jobs, ref, mine
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, cast
 from fastapi import APIRouter, Query, Request, Response
 
 from perfmodel.store.state.operations import Operation, OperationState
-from service.access.callers import caller_of, is_administrator
+from service.access.callers import is_administrator, owner_shown
 from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import json_response
 from service.http.documentation import problems
@@ -44,7 +44,7 @@ async def operations(
     limit: Limit = 100,
 ) -> Response:
     """List requests that are answered later, in pages: one's own, of an administrator's all."""
-    mine = None if is_administrator(request) else caller_of(request)
+    mine = owner_shown(request)
     store = dispatcher_of(request).state.operations
     page = await dispatcher_of(request).threads.run(
         lambda: store.page(state=state, kind=kind, caller=mine, cursor=cursor, limit=limit)

@@ -10,7 +10,7 @@ from perfmodel.shadow.shadow_report import read_report
 from perfmodel.shadow.starting import begin_shadow
 from perfmodel.store.shadow.asked_questions import AskedQuestionStore
 from service.settings import Settings
-from service.shadow.asked import AskedQuestions
+from service.shadow.asked_questions import AskedQuestions
 from service.shadow.shadow_watch import ShadowWatch
 from service.state.state import State
 from service.versions.loaded_versions import LoadedVersions

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
-import secrets
-import socket
-import threading
 import time
-from typing import Any
+from typing import Any, final
 
 from perfmodel.errors import PerfModelError
 from perfmodel.registry.file_store import LocalFiles
@@ -16,7 +12,9 @@ from perfmodel.registry.model_registry import ModelRegistry
 from perfmodel.registry.states import State as VersionState
 from perfmodel.store.shadow.comparisons import Comparison, ComparisonStore
 from perfmodel.store.shadow.shadow_runs import ShadowRun, ShadowRunStore
-from perfmodel.store.sql.revisions import poll_until
+from perfmodel.store.sql.connections import is_in_memory
+from perfmodel.store.sql.leases import new_owner
+from perfmodel.store.sql.polling import PollingThread
 from service.settings import Settings
 from service.shadow.run_child import ChildFailedError, comparing_child
 from service.state.state import State
@@ -31,7 +29,8 @@ _LEASE_S = 60.0
 _PAUSE_S = 30.0
 
 
-class ShadowWatch:
+@final
+class ShadowWatch(PollingThread):
     """Looks for versions that are shadows and for questions that they have not answered yet.
 
     Everything is done in a thread of its own, which waits most of the time, and by a child process
@@ -46,6 +45,9 @@ class ShadowWatch:
     def __init__(
         self, source: ModelSource, versions: LoadedVersions, state: State, settings: Settings
     ) -> None:
+        super().__init__(
+            "shadow", every_s=settings.shadow_poll_s, complaint="shadows cannot be compared"
+        )
         self._source = source
         self._versions = versions
         self._settings = settings
@@ -55,30 +57,14 @@ class ShadowWatch:
         self._comparisons = ComparisonStore(connections)
         # What is here of a store elsewhere: every change of state is, and nobody waits for it.
         self._registry = ModelRegistry(LocalFiles(source.folder))
-        self._owner = f"{socket.gethostname()[:32]}-{os.getpid()}-{secrets.token_hex(4)}"
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._owner = new_owner()
 
     def start(self) -> None:
-        """Begin to look."""
-        every_s = self._settings.shadow_poll_s
-        if every_s and self.can_compare and self._thread is None:
-            self._thread = threading.Thread(
-                target=poll_until,
-                args=(self._ended, self.look),
-                kwargs={"every_s": every_s, "complaint": "shadows cannot be compared"},
-                name="shadow",
-                daemon=True,
-            )
-            self._thread.start()
+        """Begin to look, where another process can compare and it is looked at all."""
+        if self._every_s and self.can_compare:
+            super().start()
 
-    def close(self) -> None:
-        """Look no more, and end what is under way; another process may go on with it."""
-        self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def look(self) -> None:
+    def poll(self) -> None:
         """Compare what waits, of every version that is a shadow.
 
         Raises
@@ -107,7 +93,7 @@ class ShadowWatch:
     @property
     def can_compare(self) -> bool:
         """Whether another process can read the database; one in memory is that of one process."""
-        return self._database not in ("sqlite://", "sqlite:///:memory:")
+        return not is_in_memory(self._database)
 
     def _waits(self, model: str) -> bool:
         return self._comparisons.waiting(model, self._versions.serving.version) > 0

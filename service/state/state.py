@@ -44,15 +44,11 @@ class State:
 
     Parameters
     ----------
-    poll_s : float
-        How often it is looked what others changed.
     observations_keep_s : float
         Age from which observations count no longer; 0: never.
     """
 
-    def __init__(
-        self, database: Database, *, poll_s: float = 0.5, observations_keep_s: float = 0.0
-    ) -> None:
+    def __init__(self, database: Database, *, observations_keep_s: float = 0.0) -> None:
         self.database = database
         self.jobs = JobStore(database.connections)
         self.references = JobReferences(self.jobs)
@@ -68,9 +64,9 @@ class State:
         self.campaign_references = ReferenceStore(database.connections)
         self.residuals = ResidualStore(database.connections)
         self.alarms = AlarmStore(database.connections)
-        self.feed = ObservationFeed(self.observations, readable_observations, poll_s=poll_s)
+        self.feed = ObservationFeed(self.observations, readable_observations)
         #: Tells of what other processes change; does nothing until it is started.
-        self.watch = RevisionWatch(database.connections, poll_s=poll_s)
+        self.watch = RevisionWatch(database.connections)
         self.watch.on_change(PRICES, self.prices.refresh)
         # Now, while the database is known to be there: rankings need not wait for it later.
         self.prices.refresh()

@@ -43,7 +43,7 @@ def test_the_nearest_table_is_that_of_the_nearest_rate() -> None:
     answer = nearest_answer(seen, asked)
     two = asked.groups.ranks == 2
     # 450 is nearer to 300 (a factor of 1.5) than to 900 (2); eight ranks have no table.
-    table = seen.rows((seen.accelerators == "A100-SXM4-80GB") & (seen.groups.ranks == 2))
+    table = seen.take((seen.accelerators == "A100-SXM4-80GB") & (seen.groups.ranks == 2))
     assert answer[two] == pytest.approx(table.time_s)
     assert np.isnan(answer[~two]).all()
 

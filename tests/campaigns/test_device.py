@@ -12,7 +12,7 @@ from perfmodel.profilers.worker import device_lock_path
 
 
 def test_the_processor_of_this_machine_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perfmodel.devices.local.LocalCpu.describe", lambda self: SPEC)
+    monkeypatch.setattr("perfmodel.devices.local_cpu.LocalCpu.describe", lambda self: SPEC)
     device = local_device()
     assert device.is_present()
     assert device.words == {"any", "gpu", "gpu-test"}

@@ -34,7 +34,7 @@ def replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loader_runs, "measure_loaders", loaders)
     # Whoever measures on this machine meanwhile holds its lock.
     monkeypatch.setattr(worker, "machine_lock", nullcontext)
-    monkeypatch.setattr("perfmodel.devices.local.LocalCpu.describe", lambda self: None)
+    monkeypatch.setattr("perfmodel.devices.local_cpu.LocalCpu.describe", lambda self: None)
 
 
 def _run(*arguments: str) -> Any:

@@ -8,7 +8,7 @@ from work_done import calls_of
 
 from perfmodel.devices.catalog import SHIPPED, Catalog, read_devices
 from perfmodel.devices.codec import spec_from_dict, spec_to_dict
-from perfmodel.devices.local import LocalCpu
+from perfmodel.devices.local_cpu import LocalCpu
 from perfmodel.errors import InvalidInputError, UnknownAcceleratorError
 from perfmodel.types import Precision
 

@@ -10,7 +10,7 @@ from perfmodel.devices import cpu_bench
 from perfmodel.devices.cpu_bench import Effort
 from perfmodel.devices.detect import abilities, describe_machine
 from perfmodel.devices.gpus import DetectedGpu
-from perfmodel.devices.local import LocalCpu
+from perfmodel.devices.local_cpu import LocalCpu
 
 QUICK = Effort(gemm_size=128, gemm_budget_s=0.01, stream_bytes=2**22, stream_budget_s=0.01)
 

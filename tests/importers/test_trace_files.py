@@ -11,8 +11,8 @@ from perfmodel.errors import StoreError
 from perfmodel.features.kernels.kernel_work import kernel_work
 from perfmodel.importers.kernels.traced_calls import UnnamedCallError, traced_call
 from perfmodel.importers.trace_files import read_trace_files
+from perfmodel.traces.analysis.operator_work import priced_operators
 from perfmodel.traces.analysis.operators import traced_operators
-from perfmodel.traces.analysis.work import priced_operators
 from perfmodel.traces.formats.registry import read_trace
 from perfmodel.training.samples.measured_kernels import measured_calls, operator_steps
 

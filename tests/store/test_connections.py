@@ -105,7 +105,7 @@ def test_lost_connections_are_made_again(postgresql: PostgresqlServer) -> None:
             "WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
     assert store.add([stored_observation("2")]) == [Outcome.ADDED]
-    assert [seen.key for seen in store.recent("a")] == ["1", "2"]
+    assert [seen.key for seen in store.counting("a")] == ["1", "2"]
     database.close()
 
 

@@ -41,7 +41,7 @@ def test_a_key_is_taken_once_in_a_family(store: ObservationStore) -> None:
     assert store.add([first]) == [Outcome.KNOWN]
     assert store.add([stored_observation("1", step_time_s=0.7)]) == [Outcome.CONFLICT]
     assert store.add([stored_observation("1", job=stored_job("b"))]) == [Outcome.ADDED]
-    assert [seen.step_time_s for seen in store.recent("a")] == [0.5]
+    assert [seen.step_time_s for seen in store.counting("a")] == [0.5]
 
 
 def test_the_first_of_a_key_within_one_call_stands(store: ObservationStore) -> None:
@@ -50,7 +50,7 @@ def test_the_first_of_a_key_within_one_call_stands(store: ObservationStore) -> N
     assert store.add([one, other, one, two]) == [
         Outcome.ADDED, Outcome.CONFLICT, Outcome.KNOWN, Outcome.ADDED,
     ]  # fmt: skip
-    assert [seen.step_time_s for seen in store.recent("a")] == [0.5, 0.5]
+    assert [seen.step_time_s for seen in store.counting("a")] == [0.5, 0.5]
 
 
 def test_what_comes_back_is_what_was_kept(store: ObservationStore) -> None:
@@ -64,7 +64,7 @@ def test_what_comes_back_is_what_was_kept(store: ObservationStore) -> None:
 
 def test_what_is_quarantined_does_not_count(store: ObservationStore) -> None:
     store.add([stored_observation("1"), stored_observation("2", reason="too fast")])
-    assert [seen.key for seen in store.recent("a")] == ["1"]
+    assert [seen.key for seen in store.counting("a")] == ["1"]
     doubted = ObservationFilter(state=ObservationState.QUARANTINED)
     assert [s.key for s in store.page(doubted).items] == ["2"]
 
@@ -85,7 +85,7 @@ def test_a_job_that_reports_each_step_does_not_crowd_out_its_other_placements(
 ) -> None:
     store.add([stored_observation("first", placement='"1xT4"')])
     store.add([stored_observation(f"{i}", step_time_s=0.5 + i) for i in range(500)])
-    found = store.recent("a", most=4, of_one_cell=3)
+    found = store.counting("a", most=4, of_one_cell=3)
     assert [seen.key for seen in found] == ["first", "497", "498", "499"]
 
 
@@ -113,7 +113,7 @@ def test_a_key_is_taken_once_by_each_reporter(store: ObservationStore) -> None:
     different = stored_observation("1", reporter="other", step_time_s=0.7)
     assert store.add([one, other, different]) == [Outcome.ADDED, Outcome.ADDED, Outcome.CONFLICT]
     assert store.add([one, other, different]) == [Outcome.KNOWN, Outcome.KNOWN, Outcome.CONFLICT]
-    assert [seen.reporter for seen in store.recent("a")] == ["one", "other"]
+    assert [seen.reporter for seen in store.counting("a")] == ["one", "other"]
 
 
 @pytest.fixture
@@ -169,33 +169,33 @@ def test_more_are_removed_than_one_transaction_takes(
 def test_what_is_excluded_counts_again_when_it_is_taken_in(filled: ObservationStore) -> None:
     states = ObservationState
     mine = ObservationFilter(family="a", reporter="one")
-    before = filled.recent("a"), filled.newest(100)
+    before = filled.counting("a"), filled.counting(None, most=100)
     assert filled.move(mine, states.EXCLUDED, out_of=[states.ACCEPTED]) == 2
-    assert [(s.reporter, s.key) for s in filled.recent("a")] == [("other", "1"), ("other", "2")]
-    assert len(filled.newest(100)) == 6
+    assert [(s.reporter, s.key) for s in filled.counting("a")] == [("other", "1"), ("other", "2")]
+    assert len(filled.counting(None, most=100)) == 6
     assert [s.key for s in filled.page(ObservationFilter(state=states.EXCLUDED)).items] == [
         "2",
         "1",
     ]
     assert filled.move(mine, states.EXCLUDED, out_of=[states.ACCEPTED]) == 0
     assert filled.move(mine, states.ACCEPTED, out_of=[states.EXCLUDED]) == 2
-    assert (filled.recent("a"), filled.newest(100)) == before
+    assert (filled.counting("a"), filled.counting(None, most=100)) == before
 
 
 def test_what_is_too_old_counts_no_longer_and_is_removed(
     database: Database, filled: ObservationStore
 ) -> None:
     keeps_an_hour = ObservationStore(database.connections, keep_s=3_600)
-    assert len(keeps_an_hour.recent("a")) == 4
+    assert len(keeps_an_hour.counting("a")) == 4
     assert keeps_an_hour.remove_expired() == filled.remove_expired() == 0
     with database.connections.writing() as connection:
         connection.exec_driver_sql(
             "UPDATE observations SET received_at = '2020-01-01T00:00:00.000+00:00' "
             "WHERE reporter = 'one'"
         )
-    assert {seen.reporter for seen in keeps_an_hour.recent("a")} == {"other"}
-    assert {seen.reporter for seen in keeps_an_hour.newest(100)} == {"other"}
-    assert len(filled.recent("a")) == 4
+    assert {seen.reporter for seen in keeps_an_hour.counting("a")} == {"other"}
+    assert {seen.reporter for seen in keeps_an_hour.counting(None, most=100)} == {"other"}
+    assert len(filled.counting("a")) == 4
     assert keeps_an_hour.remove_expired() == 4
     assert len(_left(filled)) == 4
 
@@ -206,7 +206,7 @@ def test_what_said_how_long_it_counts_counts_no_longer_and_is_removed(
     store.add([stored_observation("for good", placement='"1xL4"')])
     store.add([stored_observation("an hour", placement='"2xL4"', expires_in_s=3_600)])
     store.add([stored_observation("no time", placement='"4xL4"', expires_in_s=1e-6)])
-    for found in (store.recent("a"), store.newest(100)):
+    for found in (store.counting("a"), store.counting(None, most=100)):
         assert [seen.key for seen in found] == ["for good", "an hour"]
     assert store.remove_expired() == 1
     assert [seen.key for seen in store.page().items] == ["an hour", "for good"]
@@ -230,13 +230,13 @@ def test_who_reports_much_does_not_crowd_out_the_others(store: ObservationStore)
         [stored_observation(f"{i}", placement=f'"{i}xL4"', reporter="loud") for i in range(500)]
     )
     # Room for ten cells: all three of the one, the newest seven of the other.
-    for found in (store.recent("a", most=10), store.newest(10)):
+    for found in (store.counting("a", most=10), store.counting(None, most=10)):
         assert _cells(found) == [
             *[("quiet", key) for key in ("1", "2", "4")],
             *[("loud", f"{i}") for i in range(493, 500)],
         ]
     # Room for four: two of each.
-    assert _cells(store.newest(4)) == [
+    assert _cells(store.counting(None, most=4)) == [
         ("quiet", "2"), ("quiet", "4"), ("loud", "498"), ("loud", "499"),
     ]  # fmt: skip
 
@@ -244,7 +244,7 @@ def test_who_reports_much_does_not_crowd_out_the_others(store: ObservationStore)
 def test_of_a_cell_the_newest_few_of_each_reporter_count(store: ObservationStore) -> None:
     for reporter in ("one", "other"):
         store.add([stored_observation(f"{i}", reporter=reporter) for i in range(8)])
-    for found in (store.recent("a"), store.newest(100)):
+    for found in (store.counting("a"), store.counting(None, most=100)):
         assert _cells(found) == [
             (reporter, f"{i}") for reporter in ("one", "other") for i in range(3, 8)
         ]
@@ -258,4 +258,7 @@ def test_the_newest_of_each_reporter_are_looked_at(
     store.add([stored_observation("first", placement='"1xT4"', reporter="one")])
     store.add([stored_observation("first", placement='"1xT4"', reporter="other")])
     store.add([stored_observation(f"{i}", reporter="one") for i in range(60)])
-    assert _cells(store.newest(100, of_one_cell=1)) == [("other", "first"), ("one", "59")]
+    assert _cells(store.counting(None, most=100, of_one_cell=1)) == [
+        ("other", "first"),
+        ("one", "59"),
+    ]

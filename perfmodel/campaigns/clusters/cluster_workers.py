@@ -11,8 +11,6 @@ class ClusterWorkers:
 
     Parameters
     ----------
-    campaign : str
-        Its name.
     database : str
         URL, as the nodes reach it.
     workers : int

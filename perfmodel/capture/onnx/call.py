@@ -142,8 +142,6 @@ class Call:
             Names a node that only prepares or finishes the work.
         carried : mapping
             Attributes, where they stand in a mapping already.
-        **attrs
-            Attributes.
         """
         chosen = dtype or self.result_dtype(op, inputs)
         return self.emit_many(

@@ -14,7 +14,7 @@ from perfmodel.cli.output import duration, percent, print_facts, print_json, pri
 if TYPE_CHECKING:
     from perfmodel.estimator.single.compared_operators import ComparedOperator
     from perfmodel.traces.analysis.explanation import TraceExplanation
-    from perfmodel.traces.analysis.work import PricedOperator
+    from perfmodel.traces.analysis.operator_work import PricedOperator
 
 
 @click.command()

@@ -235,7 +235,7 @@ def loaders(
     as_json: bool,
 ) -> None:
     """Time data loaders by themselves: files made here, decoded and batched by workers."""
-    from perfmodel.devices.local import LocalCpu
+    from perfmodel.devices.local_cpu import LocalCpu
     from perfmodel.profilers.feeding.loader_runs import LoaderSettings, measure_loaders
     from perfmodel.profilers.feeding.stored_samples import SampleForm
 

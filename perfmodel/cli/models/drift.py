@@ -9,35 +9,16 @@ from typing import Any
 
 import click
 
-from perfmodel.cli.database import database_option, opened
+from perfmodel.cli.database import opened, service_or_database
 from perfmodel.cli.failures import EXIT_FAILED
-from perfmodel.cli.options import CommandT, output_options
 from perfmodel.cli.output import percent, print_json, print_table
 from perfmodel.errors import InvalidInputError
-
-_SERVICE = (
-    click.option(
-        "--service", envvar="PERFMODEL_URL", metavar="URL",
-        help="Service that is asked; without one, the database is. [environment: PERFMODEL_URL]",
-    ),
-    click.option(
-        "--key", envvar="PERFMODEL_KEY", help="Key of the service. [environment: PERFMODEL_KEY]"
-    ),
-)  # fmt: skip
-
-
-def _service_options(command: CommandT) -> CommandT:
-    for option in reversed(_SERVICE):
-        command = option(command)
-    return command
 
 
 @click.group(invoke_without_command=True)
 @click.option("--ended", type=click.IntRange(0, 1_000), default=5, show_default=True,
               help="Alarms that have ended, the newest.")  # fmt: skip
-@_service_options
-@database_option
-@output_options
+@service_or_database
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -67,9 +48,7 @@ def command(
 @click.option("--note", default="", help="Kept with the alarm.")
 @click.option("--by", default="command line", show_default=True,
               help="Who knows of it, where no service is asked.")  # fmt: skip
-@_service_options
-@database_option
-@output_options
+@service_or_database
 def acknowledge(
     alarm: str, note: str, by: str, service: str | None, key: str | None, database: str,
     as_json: bool,

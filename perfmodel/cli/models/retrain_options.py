@@ -14,6 +14,7 @@ from perfmodel.cli.options import (
     engine_options,
     models_store_option,
     store_options,
+    with_options,
 )
 
 if TYPE_CHECKING:
@@ -56,9 +57,7 @@ _OPTIONS = (
 
 def workplace_options(command: CommandT) -> CommandT:
     """Add where retrainings are done: data, models, database, folder, processes, memory."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return models_store_option(database_option(engine_options(command)))
+    return models_store_option(database_option(engine_options(with_options(command, _OPTIONS))))
 
 
 class Where(TypedDict):

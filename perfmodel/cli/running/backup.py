@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from perfmodel.cli.options import FILE, CommandT, output_options
+from perfmodel.cli.options import FILE, CommandT, output_options, with_options
 from perfmodel.cli.output import print_facts, print_json
 from perfmodel.errors import MissingExtraError
 
@@ -42,9 +42,7 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
 
 def place_options(command: CommandT) -> CommandT:
     """Add where a service keeps what it remembers: ``database``, ``keys`` and ``audit``."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    return with_options(command, _OPTIONS)
 
 
 @click.command()

@@ -9,34 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfmodel.cli.database import database_option, opened
-from perfmodel.cli.options import FILE, CommandT, output_options
+from perfmodel.cli.database import opened, service_or_database
+from perfmodel.cli.options import FILE
 from perfmodel.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
     from perfmodel.cli.running.price_list import PriceList
 
-_SERVICE = (
-    click.option(
-        "--service", envvar="PERFMODEL_URL", metavar="URL",
-        help="Service that is asked; without one, the database is. [environment: PERFMODEL_URL]",
-    ),
-    click.option(
-        "--key", envvar="PERFMODEL_KEY", help="Key of the service. [environment: PERFMODEL_KEY]"
-    ),
-)  # fmt: skip
-
-
-def _place_options(command: CommandT) -> CommandT:
-    """Add where prices are kept: ``service`` with its ``key``, or ``database``; and ``--json``."""
-    command = database_option(output_options(command))
-    for option in reversed(_SERVICE):
-        command = option(command)
-    return command
-
 
 @click.group(invoke_without_command=True)
-@_place_options
+@service_or_database
 @click.pass_context
 def command(
     ctx: click.Context, service: str | None, key: str | None, database: str, as_json: bool
@@ -59,7 +41,7 @@ def command(
 @command.command("import")
 @click.argument("file", type=FILE)
 @click.option("--provider", help="Whose prices of the file. [default: the only one]")
-@_place_options
+@service_or_database
 def import_(
     file: Path,
     provider: str | None,

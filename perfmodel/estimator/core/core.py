@@ -36,19 +36,7 @@ _MOST_BYTES = 64 * 2**20
 
 
 class Core:
-    """Prepares jobs, looks placements up and predicts; safe to share between threads.
-
-    Parameters
-    ----------
-    accelerators : Catalog
-        The catalogue.
-    model : StepModel
-        Predicts step times.
-    graphs : GraphSource
-        Turns jobs into graphs.
-    job_capacity, prediction_capacity : int
-        How many captured jobs and single-accelerator predictions are kept in memory.
-    """
+    """Prepares jobs, looks placements up and predicts; safe to share between threads."""
 
     def __init__(
         self,
@@ -56,14 +44,12 @@ class Core:
         accelerators: Catalog,
         model: StepModel,
         graphs: GraphSource,
-        job_capacity: int = 512,
-        prediction_capacity: int = 65_536,
     ) -> None:
         self.accelerators = accelerators
         self.graphs = graphs
         self._families: dict[str, tuple[AcceleratorSpec, ...]] = {}
         self._jobs: LruCache[str, PreparedJob] = LruCache(
-            job_capacity,
+            512,
             weigh=lambda key, job: job.step.profile.node_count,
             most_weight=_MOST_NODES,
         )
@@ -71,7 +57,7 @@ class Core:
             10_000, weigh=lambda placement, found: rough_bytes(placement), most_weight=_MOST_BYTES
         )
         self.model = model
-        self._predicted: LruCache[tuple[str, str], Prediction] = LruCache(prediction_capacity)
+        self._predicted: LruCache[tuple[str, str], Prediction] = LruCache(65_536)
         #: Answers that rest on no observation; placements are told apart by identity.
         self.answers: LruCache[tuple[str, ResolvedPlacement], Estimate] = LruCache(
             50_000,
@@ -197,13 +183,7 @@ class Core:
         return self._predicted.get((prepared.key, accelerator.name))
 
     def recently_predicted(self, most: int) -> list[tuple[PreparedJob, AcceleratorSpec]]:
-        """Return the jobs and accelerators that were last asked about, as long as both are known.
-
-        Parameters
-        ----------
-        most : int
-            Pairs at most.
-        """
+        """Return the jobs and accelerators that were last asked about, where both are known."""
         pairs = []
         for key, name in self._predicted.recent(most):
             prepared = self._jobs.get(key)

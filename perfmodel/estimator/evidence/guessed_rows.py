@@ -22,8 +22,6 @@ from perfmodel.placement.job_types.job_type_guess import JobTypeGuess
 from perfmodel.placement.topology.topology import BatchSplit
 from perfmodel.types import Mode
 
-FloatArray = npt.NDArray[np.float64]
-
 
 def is_modelled(placement: ResolvedPlacement, mode: Mode) -> bool:
     """Tell whether a placement is one of equal replicas, alone or beside other jobs.
@@ -45,8 +43,6 @@ def guess_of(placements: Sequence[ResolvedPlacement], seen: Sequence[Observation
 
     Parameters
     ----------
-    placements : sequence of ResolvedPlacement
-        One for each step.
     seen : sequence of Observation
         At least one.
     """
@@ -82,8 +78,6 @@ def guessed_cells(
 
     Parameters
     ----------
-    word : str
-        For the job.
     batch_size : array_like
         Samples of a micro-batch and replica, one for all rows or one for each.
     """
@@ -163,7 +157,7 @@ def observed_rows(
                 reporter=np.array([seen[row].reporter for row in rows]),
             )
         )
-    return ObservedSteps.join(*pieces)
+    return ObservedSteps.join(pieces)
 
 
 def modelled(

@@ -32,8 +32,6 @@ class ObservedJob:
         Of its own steps; None where none was observed.
     observations : tuple of Observation
         Of the job itself.
-    family : str
-        Of the job.
     machines : frozenset of str
         Where it was observed; from :func:`.machine_word`.
     told : ToldJobs or None
@@ -138,7 +136,7 @@ class ObservedJob:
         if beside is None:
             return self.calibration
         if self.calibration is not None:
-            beside = ObservedSteps.join(self.calibration.observed, beside)
+            beside = ObservedSteps.join([self.calibration.observed, beside])
         return calibrate(beside, self.prior)
 
 

@@ -157,7 +157,7 @@ def weighed_steps(
             _observed(weighed_cells(core, job, one, word, pointer), [one])
             for one, pointer in zip(seen, pointers, strict=True)
         ]
-        return ObservedSteps.join(*each)
+        return ObservedSteps.join(each)
 
 
 def _weighed_together(
@@ -193,7 +193,7 @@ def _weighed_together(
             _check_plausible(one, least_s[names], "")
         row = np.zeros(len(rows), dtype=np.int64), np.arange(len(rows))
         pieces.append(_observed(step_cells([prepared], steps.parts.take(row), columns, word), some))
-    return ObservedSteps.join(*pieces)
+    return ObservedSteps.join(pieces)
 
 
 def _observed(cells: StepCells, seen: Sequence[Observation]) -> ObservedSteps:
@@ -223,8 +223,6 @@ def step_cells(
         Columns of shape (jobs x placements,).
     columns : ReplicaColumns
         Of any placements: what joins all their accelerators counts.
-    word : str
-        For each job.
     slowdowns : sequence of Slowdown
         On each kind of accelerator, where there is one placement.
     """
@@ -235,9 +233,6 @@ def step_cells(
 
     def of_places(values: npt.ArrayLike) -> np.ndarray:
         return np.tile(np.asarray(values, dtype=np.float64), len(jobs))
-
-    def words(each: Sequence[str]) -> list[str]:
-        return [*each] * len(jobs)
 
     return StepCells.of_job(
         parts,
@@ -251,9 +246,9 @@ def step_cells(
         input_s=of_jobs([_input_s(one, slowdowns) for one in jobs]) * (parts.input_stall_s == 0),
         window_share=of_jobs([_window_share(one) for one in jobs]),
         job=word,
-        machine=words(columns.machine),
-        fabric=words(columns.fabric),
-        setting=words(columns.setting),
+        machine=[*columns.machine] * len(jobs),
+        fabric=[*columns.fabric] * len(jobs),
+        setting=[*columns.setting] * len(jobs),
         place=np.tile(np.arange(places), len(jobs)),
     )
 

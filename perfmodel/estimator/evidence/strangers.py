@@ -82,8 +82,6 @@ class Strangers:
 
     Parameters
     ----------
-    core : Core
-        Predicts what was observed.
     observations : iterable of Observation
         Each with its ``job``; their order does not matter. One that cannot be weighed is passed
         over.

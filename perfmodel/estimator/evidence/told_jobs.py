@@ -42,8 +42,6 @@ class ToldJobs:
 
     Parameters
     ----------
-    core : Core
-        Predicts what was observed.
     observations : iterable of Observation
         Each with its ``job``. Equal ones count once; one that cannot be weighed is passed over. Of
         a job that is known by its type alone plain replicas count.
@@ -90,7 +88,7 @@ class ToldJobs:
         known = self._joined.get(chosen)
         if known is None or known[0] != pieces:
             steps = [piece for piece in pieces if piece is not None]
-            known = self._joined[chosen] = (pieces, ObservedSteps.join(*steps) if steps else None)
+            known = self._joined[chosen] = (pieces, ObservedSteps.join(steps) if steps else None)
         self._ready.add(chosen)
         return known[1]
 
@@ -149,7 +147,7 @@ class ToldJobs:
                 logger.info("an observation of %s says nothing of others: %s", one.job.label, error)
                 continue
             rows.append(ObservedSteps.of_one(cells, one.step_time_s, one.sync_time_s))
-        return ObservedSteps.join(*rows) if rows else None
+        return ObservedSteps.join(rows) if rows else None
 
 
 class _Chosen(NamedTuple):

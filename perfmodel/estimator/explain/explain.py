@@ -182,7 +182,7 @@ def contributions(stages: Sequence[Stage], answer_s: float) -> tuple[Contributio
 def roofline_of(workload: Workload) -> Roofline:
     """Return the peaks of the accelerator of a workload, as much of it as the workload may use."""
     spec = workload.accelerator
-    peak = spec.flops_per_s(workload.precision) * device_share(workload)
+    peak = spec.flops_per_s(workload.precision) * device_share(spec, workload.threads)
     return Roofline(
         accelerator=spec.name,
         precision=workload.precision.value,

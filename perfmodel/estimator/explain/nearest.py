@@ -29,7 +29,6 @@ def near_observations(
     prepared: PreparedJob,
     placement: ResolvedPlacement,
     observed: ObservedJob | None,
-    most: int = MOST_NEAR,
 ) -> tuple[NearPoint, ...]:
     r"""Return the observed steps of a job that are nearest to a question.
 
@@ -44,7 +43,7 @@ def near_observations(
         if point is not None:
             found.append(point)
     found.sort(key=lambda point: (point.distance or 0.0, point.accelerator, point.measured_s))
-    return tuple(found[:most])
+    return tuple(found[:MOST_NEAR])
 
 
 def near_points(job: Job, measured: Sequence[MeasuredPoint]) -> tuple[NearPoint, ...]:

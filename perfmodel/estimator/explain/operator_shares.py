@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.estimator.explain.explanation import ClassShare, OperatorShare
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.nodes import OP_CLASSES, node_table
 from perfmodel.graph.ir import Graph
 from perfmodel.predictors.explanation import NodeParts
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 #: What the time of an operator rests on.
 KERNELS, MODEL = "kernels", "model"
@@ -128,13 +125,7 @@ class StepShares:
         )
 
     def operators(self, step_s: float, most: int) -> tuple[OperatorShare, ...]:
-        """Return what groups of equal operators take of a step, most time first.
-
-        Parameters
-        ----------
-        most : int
-            Groups returned.
-        """
+        """Return what groups of equal operators take of a step, most time first."""
         return tuple(self._operator(g, step_s) for g in self.of_group.most_first()[:most])
 
     def _operator(self, g: int, step_s: float) -> OperatorShare:

@@ -30,6 +30,7 @@ from perfmodel.estimator.evidence.told_jobs import ToldJobs, spread
 from perfmodel.estimator.evidence.type_tables import TypeTables
 from perfmodel.estimator.job_types.levels import JobTypeLevels
 from perfmodel.estimator.placing.columns import ReplicaColumns
+from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_identity import own_batch, type_word
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
@@ -44,7 +45,6 @@ from perfmodel.placement.job_types.job_type_guess import JobTypeGuess
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.types import Basis
 
-FloatArray = npt.NDArray[np.float64]
 #: Steps of other jobs on a machine, and whether it is one where the job itself ran.
 _Beside = list[tuple[ObservedSteps, bool]]
 
@@ -238,7 +238,7 @@ class ObservedJobType:
         known = self._on.get(machine)
         if known is None or not _same(known[0], beside):
             pieces = [_few(steps) if ran else steps for steps, ran in beside]
-            found = calibrate(ObservedSteps.join(self.own, *pieces), self.prior or fitted_prior())
+            found = calibrate(ObservedSteps.join([self.own, *pieces]), self.prior or fitted_prior())
             known = self._on[machine] = (beside, found)
         return known[1]
 

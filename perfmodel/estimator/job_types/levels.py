@@ -19,8 +19,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_identity import named_job
 from perfmodel.intervals import DEVIATIONS
@@ -29,8 +29,6 @@ from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.job_types.completion import JobTypeTable
 from perfmodel.placement.job_types.job_type_cells import JobTypeCells
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Standard deviation of a step's logarithm that needs no other word.
 _SURE_SD = 0.4

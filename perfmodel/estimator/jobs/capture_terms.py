@@ -114,7 +114,8 @@ class CaptureTerms:
     uses: list[CaptureUse] = field(default_factory=list)
 
 
-_TERMS: ContextVar[CaptureTerms | None] = ContextVar("capture_terms", default=None)
+#: Terms of the request that is being answered, entered where it comes in.
+TERMS: ContextVar[CaptureTerms | None] = ContextVar("capture_terms", default=None)
 _MAY_CAPTURE: ContextVar[bool] = ContextVar("may_capture", default=True)
 
 
@@ -127,12 +128,7 @@ class CaptureNeededError(Exception):
 
 def terms_of_request() -> CaptureTerms:
     """Return the terms of the request that is being answered; those of nobody outside of one."""
-    return _TERMS.get() or CaptureTerms()
-
-
-def enter_terms(terms: CaptureTerms) -> None:
-    """Let some terms hold for the rest of this request."""
-    _TERMS.set(terms)
+    return TERMS.get() or CaptureTerms()
 
 
 def without_captures(action: Callable[..., T], *args: Any) -> T:

@@ -5,24 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
+
+from perfmodel.devices.extras import installed_version
 
 #: Code that works facts of graphs out, below the package; other code never changes them.
 _WORKS_FACTS_OUT = (
     "types.py", "graph", "features", "placement/memory", "placement/data_parallel",
     "estimator/jobs/step_facts.py",
 )  # fmt: skip
-
-
-def installed_version(name: str) -> str:
-    """Return the version of a library; "absent" without it."""
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "absent"
 
 
 @cache
@@ -40,7 +33,7 @@ def facts_version() -> str:
         state.update(path.relative_to(package).as_posix().encode() + b"\0")
         state.update(path.read_bytes())
     # Without sources the release has to do.
-    state.update(f"{installed_version('perfmodel')} {np.__version__}".encode())
+    state.update(f"{installed_version('perfmodel') or 'absent'} {np.__version__}".encode())
     return state.hexdigest()
 
 

@@ -9,11 +9,12 @@ from dataclasses import replace
 from functools import cache, partial
 from threading import Lock
 
+from perfmodel.devices.extras import installed_version
 from perfmodel.errors import InvalidInputError, StoreError, UnknownGraphError
 from perfmodel.estimator.jobs.capture_terms import refuse_capture_here
 from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.estimator.jobs.captured_view import asked_in, captured_view
-from perfmodel.estimator.jobs.code_versions import facts_version, installed_version
+from perfmodel.estimator.jobs.code_versions import facts_version
 from perfmodel.estimator.jobs.repeated_batches import RepeatedBatches
 from perfmodel.estimator.jobs.step_facts import facts_from, facts_to_keep
 from perfmodel.graph.canonical import from_json, to_json
@@ -234,4 +235,4 @@ def _capture_key(job: Job) -> str:
 
 @cache
 def _versions() -> str:
-    return " ".join(f"{name}={installed_version(name)}" for name in _CAPTURED_BY)
+    return " ".join(f"{name}={installed_version(name) or 'absent'}" for name in _CAPTURED_BY)

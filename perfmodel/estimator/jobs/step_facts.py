@@ -57,13 +57,7 @@ class StepFacts:
         )
 
     def graph(self, read: Callable[[], Graph]) -> Graph:
-        """Return the graph of these facts, which is read when somebody looks into it.
-
-        Parameters
-        ----------
-        read : callable
-            Returns it.
-        """
+        """Return the graph of these facts, which is read when somebody looks into it."""
         graph = unread_graph(self.sketch.content_hash, read)
         keep_sketch(graph, self.sketch)
         keep_node_work(graph, self.work)

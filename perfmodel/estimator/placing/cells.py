@@ -15,12 +15,11 @@ from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.slowdowns import Neighbours, Slowdown, neighbours
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.estimate import NeighbourEstimate
 from perfmodel.placement.step_parts import StepNumbers, StepParts
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import LADDER, RUNG, Basis
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.placement.fabric.groups import CommGroups, join_groups
+from perfmodel.features.arrays import FloatArray
+from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fabric.world_group import scaling_groups
 from perfmodel.placement.job_types.job_type_cells import log_speed
 from perfmodel.placement.topology.links import LinkClass
@@ -20,7 +21,6 @@ from perfmodel.placement.topology.networks import default_network
 from perfmodel.placement.topology.topology import Network
 from perfmodel.types import RUNG, Basis
 
-FloatArray = npt.NDArray[np.float64]
 T = TypeVar("T")
 
 
@@ -64,7 +64,7 @@ class ReplicaColumns:
         """Lay out placements that share out equally much among their replicas."""
         (zero_stage,) = {placement.fabric.plan.zero_stage for placement in placements}
         return cls(
-            groups=join_groups([placement.fabric.world for placement in placements]),
+            groups=CommGroups.join([placement.fabric.world for placement in placements]),
             accelerators=[placement.accelerators for placement in placements],
             counts=_by_kind([placement.counts for placement in placements]),
             hosts=np.array([float(placement.placement.host_count) for placement in placements]),
@@ -150,7 +150,6 @@ class ReplicaColumns:
 
         Parameters
         ----------
-        rows : sequence of mapping
         kind : int
             Position of the kind of the placements.
         absent : float

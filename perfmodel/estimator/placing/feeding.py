@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.feeding.input_pipeline import InputPipeline, input_stall
 from perfmodel.placement.feeding.input_samples import SampleCost
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def states_feeding(placement: ResolvedPlacement) -> bool:

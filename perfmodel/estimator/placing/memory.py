@@ -12,6 +12,7 @@ from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.single.plan_engine import transformer_training
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.estimate import MemoryEstimate
 from perfmodel.placement.memory.memory import (
     kept_otherwise,
@@ -24,8 +25,6 @@ from perfmodel.placement.plans.compiled_memory import compiled_memory_bytes
 from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice
 from perfmodel.placement.topology.topology import Offload, Plan
 from perfmodel.placement.transformers.transformer_shape import TransformerShape
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Deviation in logarithms of what is counted: of a few dozen published runs, whose batches are
 #: chosen to fill the memory, none needs more than it has, and the fullest fills 99 % of it.

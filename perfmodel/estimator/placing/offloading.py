@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
@@ -18,8 +17,6 @@ from perfmodel.placement.offload.host_traffic import HostTraffic, copied_bytes_p
 from perfmodel.placement.step_parts import StepParts
 from perfmodel.placement.topology.topology import Offload, Plan
 from perfmodel.types import Mode, Precision
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Half width in logarithms of what copies and updates of the host add.
 HALF_WIDTH = float(np.log(2.0))

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
@@ -38,6 +37,7 @@ from perfmodel.estimator.placing.slowdowns import (
     slowdown_on,
 )
 from perfmodel.estimator.placing.split_replica import split_parts, split_warnings
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.estimate import NeighbourEstimate
 from perfmodel.placement.feeding.batch_split import AffineSteps, proportional_split
 from perfmodel.placement.feeding.input_samples import SampleCost, cost_of_graph
@@ -45,8 +45,6 @@ from perfmodel.placement.step_parts import StepParts
 from perfmodel.placement.topology.topology import BatchSplit
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import Basis, Mode, weakest
-
-FloatArray = npt.NDArray[np.float64]
 
 #: How many times as fast or as slow as taken what is loaded may arrive: where samples are guessed
 #: from the graph, and where their bytes and seconds are stated.

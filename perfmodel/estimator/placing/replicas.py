@@ -24,6 +24,7 @@ from perfmodel.estimator.placing.cells import (
     whole_half_width,
 )
 from perfmodel.estimator.placing.columns import ReplicaColumns
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.data_parallel.data_parallel import Sharding, data_parallel_parts
 from perfmodel.placement.data_parallel.gathered_pass import gathered_pass_parts
 from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets, gradient_buckets
@@ -33,8 +34,6 @@ from perfmodel.placement.fabric.rank_groups import Dimension
 from perfmodel.placement.step_parts import StepNumbers, StepParts
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import LADDER, RUNG, Mode
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Half width in logarithms of the time that communication adds, where its links were fitted; of
 #: data-parallel steps left out, and of a step as a whole.

@@ -219,11 +219,6 @@ _STEP_OF_A_TYPE_S = 0.1
 def neighbours(core: Core, placement: ResolvedPlacement) -> Neighbours:
     """Return the jobs that share each kind of accelerator of a placement; empty if none do.
 
-    Parameters
-    ----------
-    core : Core
-        Predicts each of them alone.
-
     Raises
     ------
     InvalidInputError

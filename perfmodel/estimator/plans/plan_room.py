@@ -12,6 +12,7 @@ import numpy.typing as npt
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.memory.memory import (
     MemoryColumns,
     columns_of_parts,
@@ -32,8 +33,6 @@ from perfmodel.placement.plans.plan_answer import TransformerTraining
 from perfmodel.placement.plans.plan_search import PlanRoom
 from perfmodel.placement.topology.topology import Schedule
 from perfmodel.types import Precision
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

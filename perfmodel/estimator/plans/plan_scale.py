@@ -6,18 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.tables.goodput import ReplicaSteps, at_some_batches
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.plan_steps.plan_cells import PlanChoice
 from perfmodel.placement.plan_steps.plan_step import PlanStep, plan_step
 from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,8 +12,8 @@ from perfmodel.estimator.single.loading import load_model
 from perfmodel.estimator.single.operators_alone import OperatorCall, predict_operators
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.traces.analysis.explanation import TraceExplanation
+from perfmodel.traces.analysis.operator_work import PricedOperator
 from perfmodel.traces.analysis.timeline import DeviceTime
-from perfmodel.traces.analysis.work import PricedOperator
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,12 +20,10 @@ from perfmodel.estimator.placing.cells import Cells, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.memory import replica_memory
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, answer_cell
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Network, Node, Placement, Plan
 from perfmodel.types import LADDER, RUNG, Basis
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 #: Most accelerators of a curve, and most points.
 MOST_ACCELERATORS, MOST_POINTS = 100_000, 4096

@@ -21,13 +21,12 @@ from perfmodel.estimator.placing.replicas import replica_parts, sharing_of
 from perfmodel.estimator.single.plan_engine import transformer_training
 from perfmodel.estimator.tables.estimates import answer_cell
 from perfmodel.estimator.tables.one_of_each import computing_s, on_one_of_each
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.graph.job import Job
 from perfmodel.placement.feeding.batch_split import AffineSteps
 from perfmodel.placement.feeding.goodput import (
     BatchAdaptation,
     BestBatch,
-    FloatArray,
-    IntArray,
     best_batch,
 )
 from perfmodel.placement.memory.memory import memory_columns, memory_plan

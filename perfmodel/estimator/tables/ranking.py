@@ -12,8 +12,8 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.job_types.job_type_source import VERSION, JobTypeSource
+from perfmodel.estimator.tables.filling import Filling, fill
 from perfmodel.estimator.tables.goodput import best_goodput, best_goodput_of_type
-from perfmodel.estimator.tables.table import Filling, fill
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate

@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
-from perfmodel.features.arrays import FloatArray, IntArray, StrArray, take_rows
+from perfmodel.features.arrays import Columns, FloatArray, IntArray, StrArray
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelCalls:
+class KernelCalls(Columns):
     """Many kernel calls; row ``i`` of every column belongs to call ``i``.
 
     Parameters
@@ -57,10 +56,6 @@ class KernelCalls:
         names = np.array([spec.vendor for spec in self.devices] or [""], dtype=np.str_)
         return names[self.device]
 
-    def take(self, rows: IntArray | npt.NDArray[np.bool_]) -> KernelCalls:
-        """Return some of the calls, by position or by mask."""
-        return take_rows(self, rows)
-
     def fact(self, read: Sequence[float]) -> FloatArray:
         """Return one number per device, spread over the calls."""
         return np.asarray(read, dtype=np.float64)[self.device]
@@ -78,8 +73,6 @@ def kernel_calls(
 
     Parameters
     ----------
-    accelerator : sequence of AcceleratorSpec
-        One a call.
     shape : sequence of mapping of str to float
         Named extents of each call.
     kernel : sequence of str or None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.features.arrays import FloatArray, IntArray, StrArray, take_rows
+from perfmodel.features.arrays import Columns, FloatArray, StrArray
 from perfmodel.features.kernels.kernel_calls import KernelCalls, kernel_calls
 from perfmodel.features.kernels.kernel_work import (
     KernelWork,
@@ -56,7 +56,7 @@ _ROTATING = ("vllm", "sglang", "trtllm")
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelRoofline:
+class KernelRoofline(Columns):
     """The bounds of many calls on their devices; every field has one entry a call.
 
     Parameters
@@ -91,10 +91,6 @@ class KernelRoofline:
     def roofline_s(self) -> FloatArray:
         """``max(FLOPs / peak, bytes / bandwidth)``."""
         return np.maximum(self.compute_s, self.memory_s)
-
-    def take(self, rows: IntArray) -> KernelRoofline:
-        """Return the bounds of some of the calls."""
-        return take_rows(self, rows)
 
 
 def kernel_roofline(calls: KernelCalls) -> KernelRoofline:

@@ -22,7 +22,6 @@ class Extents:
 
     Parameters
     ----------
-    needed : tuple of str
     usual : mapping of str to callable
         What the others are where they are left out.
     """

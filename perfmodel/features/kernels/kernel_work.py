@@ -15,7 +15,7 @@ import numpy as np
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, UnknownWordError
-from perfmodel.features.arrays import FloatArray, IntArray
+from perfmodel.features.arrays import Columns, FloatArray, IntArray
 from perfmodel.features.kernels.kernel_calls import KernelCalls
 from perfmodel.types import Precision
 
@@ -97,7 +97,7 @@ def peak_flops_per_s(dtype: KernelDtype, device: AcceleratorSpec) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelWork:
+class KernelWork(Columns):
     """Work of many calls; every field has one entry a call.
 
     Parameters

@@ -21,6 +21,7 @@ from perfmodel.devices.power_limit import lasting_share
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.nodes import OP_CLASSES, STATIC_COLUMNS
+from perfmodel.features.roofline import device_share
 from perfmodel.features.steps.row_sorts import row_sorts
 from perfmodel.features.steps.sketch import NEIGHBOUR_COLUMNS, StepSketch
 from perfmodel.features.steps.slow_paths import SLOW_PATHS, slow_path_rates, slow_path_work
@@ -226,7 +227,7 @@ def step_peaks(step: Step, lasting: float | None = None) -> list[float]:
     """
     spec, precision = step.accelerator, step.precision
     lasting = spec.sustained_share if lasting is None else lasting
-    share = _device_share(step) * lasting
+    share = device_share(step.accelerator, step.threads) * lasting
     narrow = spec.flops_per_s(precision, Engine.MATRIX)
     wide = narrow
     if precision not in (Precision.FP32, Precision.TF32):
@@ -237,7 +238,7 @@ def step_peaks(step: Step, lasting: float | None = None) -> list[float]:
         spec.flops_per_s(Precision.FP32, Engine.VECTOR) * share,
         spec.bandwidth_bytes_per_s,
         spec.cache_bytes or 1e6,
-        (spec.core_count or 1) * _device_share(step),
+        (spec.core_count or 1) * device_share(step.accelerator, step.threads),
         (spec.clock_hz or 1.5e9) * lasting,
     ]
 
@@ -249,13 +250,6 @@ def _slow_rates(step: Step) -> list[float]:
         torch_version=torch_version(step.software),
         bandwidth_bytes_per_s=step.accelerator.bandwidth_bytes_per_s,
     )
-
-
-def _device_share(step: Step) -> float:
-    cores = step.accelerator.core_count
-    if step.threads is None or step.accelerator.kind != "cpu" or not cores:
-        return 1.0
-    return min(1.0, max(1, step.threads) / cores)
 
 
 def step_settings(step: Step) -> list[float]:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from perfmodel.graph.cost.base import REGISTER, OpClass
 from perfmodel.graph.ir import Graph, Node, Tensor
-from perfmodel.traces.analysis.work import PricedOperator
+from perfmodel.traces.analysis.operator_work import PricedOperator
 from perfmodel.types import Precision
 
 #: What records are of, and how their operands are stored.

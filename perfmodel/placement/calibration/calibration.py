@@ -28,20 +28,16 @@ Reference: Bell and Cathey, The Iterated Kalman Filter Update as a Gauss-Newton 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps, Posterior
 from perfmodel.placement.calibration.correcting.paired_rows import ObservedColumns
-from perfmodel.placement.calibration.correcting.weighed import (
-    Weighed,
-    WeighedSingleSteps,
-    correct_weighed,
-)
+from perfmodel.placement.calibration.correcting.single_step import SingleSteps
+from perfmodel.placement.calibration.correcting.weighed import Weighed, correct_weighed
 from perfmodel.placement.calibration.most_probable import (
     MostProbable,
     Widths,
@@ -52,8 +48,6 @@ from perfmodel.placement.calibration.observed_steps import Comparisons, Observed
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Response
-
-FloatArray = npt.NDArray[np.float64]
 
 #: A residual that is less probable beside the others does not answer.
 _LEAST_SHARE = 0.05
@@ -73,8 +67,8 @@ class Calibration:
         Factor of the precision of each comparison, small for outliers.
     widths : Widths
         How much farther off than expected single jobs are on single machines.
-    within : ndarray or None
-        Prior covariance of the observed rows, where it is at hand; no information of its own.
+    posterior : Posterior
+        What corrects steps by this residual, many jobs at a time: :func:`.corrected.correct`.
     share : float
         How probable this residual is beside the others.
     others : tuple of Calibration
@@ -85,14 +79,18 @@ class Calibration:
     prior: ResidualPrior
     coefficients: FloatArray
     trust: FloatArray
-    widths: Widths = Widths()
-    within: FloatArray | None = field(default=None, repr=False)
+    widths: Widths
+    posterior: Posterior
     share: float = 1.0
     others: tuple[Calibration, ...] = ()
 
     def residual(self, cells: StepCells) -> FloatArray:
         """Return the most probable residual of steps, shape (fields, rows)."""
-        return self._residual(cells, self._with_observed(cells))
+        seen = self.observed.cells
+        covariance = self.prior.covariance(cells, seen)
+        wide = self.widths.widen(covariance, cells, seen, self.prior)
+        moved = np.einsum("fij,fj->fi", wide, self.coefficients)
+        return np.asarray(self.prior.mean(cells) + moved)
 
     def device_share(self, cells: StepCells) -> FloatArray:
         """Return the share of the computation during which the device works, shape (rows,)."""
@@ -113,80 +111,10 @@ class Calibration:
         """What corrects steps: all residuals, the most probable one first."""
         return tuple(Weighed(one.share, one.posterior) for one in (self, *self.others))
 
-    def settled(self) -> Self:
-        """Return the same without what only finding it needed, which is most of its memory."""
-        light = replace(self, within=None)
-        # Worked out while the covariance is at hand.
-        vars(light).update(
-            _comparisons=self._comparisons,
-            _slopes=self._slopes,
-            _precision=self._precision,
-            _weights=self._weights,
-            posterior=self.posterior,
-        )
-        return light
-
-    def _residual(self, cells: StepCells, covariance: FloatArray) -> FloatArray:
-        moved = np.einsum("fij,fj->fi", covariance, self.coefficients)
-        return np.asarray(self.prior.mean(cells) + moved)
-
-    def _with_observed(self, cells: StepCells) -> FloatArray:
-        """Return the prior covariance of steps with the observed rows."""
-        seen = self.observed.cells
-        return self.widths.widen(self.prior.covariance(cells, seen), cells, seen, self.prior)
-
     @cached_property
-    def posterior(self) -> Posterior:
-        """What corrects steps by this residual, many jobs at a time: :func:`.corrected.correct`."""
-        comparisons, cells = self._comparisons, self.observed.cells
-        return Posterior(
-            prior=self.prior,
-            columns=ObservedColumns.of(cells),
-            coefficients=self.coefficients,
-            wider=self.widths.wider(cells, self.prior),
-            rows=comparisons.rows,
-            slopes=self._slopes,
-            precision=self._precision,
-            own=comparisons.own(self.trust),
-            weights=self._weights,
-        )
-
-    @cached_property
-    def single_steps(self) -> WeighedSingleSteps:
+    def single_steps(self) -> SingleSteps:
         """What corrects single steps, sooner than :meth:`apply` does."""
-        return WeighedSingleSteps(self.weighed)
-
-    @cached_property
-    def _comparisons(self) -> Comparisons:
-        return Comparisons.of(self.observed, self.prior.noise)
-
-    @cached_property
-    def _covariance(self) -> FloatArray:
-        return self._with_observed(self.observed.cells) if self.within is None else self.within
-
-    @cached_property
-    def _at(self) -> tuple[FloatArray, FloatArray]:
-        """Channels of the observed rows, and their derivatives by the fields."""
-        cells = self.observed.cells
-        response = Response.of(cells, self.prior.neutral(cells))
-        return response.linear(self._residual(cells, self._covariance))
-
-    @cached_property
-    def _slopes(self) -> FloatArray:
-        return self._comparisons.of_channels(self._at[1])
-
-    @cached_property
-    def _precision(self) -> FloatArray:
-        rows = self._comparisons.rows
-        paired = self._covariance[:, rows[:, None], rows]
-        errors = self._comparisons.errors(self.trust)
-        return np.asarray(np.linalg.inv(spread_of(paired, self._slopes) + errors))
-
-    @cached_property
-    def _weights(self) -> FloatArray:
-        errors = self._comparisons.errors(self.trust)
-        missing = self._comparisons.values - self._comparisons.of_channels(self._at[0])
-        return np.asarray(np.linalg.solve(errors, missing))
+        return SingleSteps(self.weighed)
 
 
 def calibrate(observed: ObservedSteps, prior: ResidualPrior | None = None) -> Calibration:
@@ -201,37 +129,59 @@ def calibrate(observed: ObservedSteps, prior: ResidualPrior | None = None) -> Ca
         The fitted one by default.
     """
     known, rows = prior or fitted_prior(), observed.pooled()
-    found = _explained(rows, known)
+    comparisons = Comparisons.of(rows, known.noise)
+    found = _explained(rows.cells, comparisons, known)
     shares = _shares(np.array([one.cost for _, one in found]))
-    several = [
+    first, *others = [
         Calibration(
             observed=rows,
             prior=population,
             coefficients=one.coefficients,
             trust=one.trust,
             widths=one.widths,
-            within=one.covariance,
+            posterior=_posterior(rows.cells, comparisons, population, one),
             share=share,
         )
         for (population, one), share in zip(found, shares.tolist(), strict=True)
         if share > 0
     ]
-    others = tuple(one.settled() for one in several[1:])
-    return replace(several[0], others=others).settled()
+    return replace(first, others=tuple(others))
 
 
 def _explained(
-    rows: ObservedSteps, prior: ResidualPrior
+    cells: StepCells, comparisons: Comparisons, prior: ResidualPrior
 ) -> list[tuple[ResidualPrior, MostProbable]]:
     """Return residuals that explain observed steps, of scripts and of bare steps, best first."""
-    comparisons = Comparisons.of(rows, prior.noise)
-    covariance = prior.covariance(rows.cells, rows.cells)
-    found = [(prior, one) for one in probable(rows.cells, comparisons, prior, covariance)]
-    if prior.bare == 1 or rows.cells.guessed.any():
+    covariance = prior.covariance(cells, cells)
+    found = [(prior, one) for one in probable(cells, comparisons, prior, covariance)]
+    if prior.bare == 1 or cells.guessed.any():
         return found
     bare = prior.of_bare_steps
-    close = probable(rows.cells, comparisons, bare, prior.bare**2 * covariance)
+    close = probable(cells, comparisons, bare, prior.bare**2 * covariance)
     return sorted([*found, *((bare, one) for one in close)], key=lambda each: each[1].cost)
+
+
+def _posterior(
+    cells: StepCells, comparisons: Comparisons, prior: ResidualPrior, found: MostProbable
+) -> Posterior:
+    """Gather what corrects steps by a residual of the observed rows."""
+    rows, errors = comparisons.rows, comparisons.errors(found.trust)
+    response = Response.of(cells, prior.neutral(cells))
+    channels, by_channel = response.linear(prior.mean(cells) + found.moved)
+    slopes = comparisons.of_channels(by_channel)
+    spread = spread_of(found.covariance[:, rows[:, None], rows], slopes)
+    missing = comparisons.values - comparisons.of_channels(channels)
+    return Posterior(
+        prior=prior,
+        columns=ObservedColumns.of(cells),
+        coefficients=found.coefficients,
+        wider=found.widths.wider(cells, prior),
+        rows=rows,
+        slopes=slopes,
+        precision=np.asarray(np.linalg.inv(spread + errors)),
+        own=comparisons.own(found.trust),
+        weights=np.asarray(np.linalg.solve(errors, missing)),
+    )
 
 
 def _shares(costs: FloatArray) -> FloatArray:

@@ -20,18 +20,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.observed_steps import Comparisons
 from perfmodel.placement.calibration.residual_prior import Noise, ResidualPrior
 from perfmodel.placement.calibration.residual_terms import OF_MACHINE
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field, Response
 
-FloatArray = npt.NDArray[np.float64]
 #: A field, a job, and the machine or fabric it ran on.
 Group = tuple[Field, str, str]
 
@@ -117,10 +117,11 @@ class MostProbable:
 
     def is_unlike(self, other: MostProbable) -> bool:
         """Tell whether the residual of any observed step is another one."""
-        here, there = self._moved(), other._moved()
-        return bool(np.abs(here - there).max() > _ALIKE)
+        return bool(np.abs(self.moved - other.moved).max() > _ALIKE)
 
-    def _moved(self) -> FloatArray:
+    @cached_property
+    def moved(self) -> FloatArray:
+        """The residual of the observed rows less its prior mean, shape (fields, rows)."""
         return np.asarray(np.einsum("fij,fj->fi", self.covariance, self.coefficients))
 
 
@@ -142,8 +143,6 @@ def probable(
 
     Parameters
     ----------
-    cells : StepCells
-        Observed.
     covariance : ndarray, shape (fields, rows, rows)
         Of the residuals of the cells under the prior, nothing widened.
     """

@@ -11,11 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import InvalidInputError
+from perfmodel.features.arrays import Columns, FloatArray, StrArray
 from perfmodel.placement.calibration.residual_prior import Noise
 from perfmodel.placement.calibration.step_cells import StepCells
-
-FloatArray = npt.NDArray[np.float64]
-TextArray = npt.NDArray[np.str_]
 
 _NOBODY, _ONCE = np.array([""]), np.ones(1)
 #: A step is never all synchronisation: the least share of it that is left.
@@ -23,7 +21,7 @@ _LEAST_ALONE = 0.05
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ObservedSteps:
+class ObservedSteps(Columns):
     """Measured steps, with what was predicted for them.
 
     Parameters
@@ -46,7 +44,7 @@ class ObservedSteps:
     cells: StepCells
     step_time_s: FloatArray
     sync_time_s: FloatArray
-    reporter: TextArray = field(default_factory=lambda: _NOBODY)
+    reporter: StrArray = field(default_factory=lambda: _NOBODY)
     repeats: FloatArray = field(default_factory=lambda: _ONCE)
 
     def __post_init__(self) -> None:
@@ -93,16 +91,6 @@ class ObservedSteps:
         share = _median(np.array(shares))
         return step, share * step, float(sum(map(len, heard)))
 
-    def take(self, rows: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Self:
-        """Return some of the rows, by a mask or by positions."""
-        return type(self)(
-            cells=self.cells.take(rows),
-            step_time_s=self.step_time_s[rows],
-            sync_time_s=self.sync_time_s[rows],
-            reporter=self.reporter[rows],
-            repeats=self.repeats[rows],
-        )
-
     @classmethod
     def of_one(
         cls,
@@ -118,17 +106,6 @@ class ObservedSteps:
             step_time_s=np.array([step_time_s]),
             sync_time_s=np.array([sync]),
             reporter=np.array([reporter]),
-        )
-
-    @classmethod
-    def join(cls, *pieces: ObservedSteps) -> Self:
-        """Return the rows of several, one after the other."""
-        return cls(
-            cells=StepCells.join([piece.cells for piece in pieces]),
-            step_time_s=np.concatenate([piece.step_time_s for piece in pieces]),
-            sync_time_s=np.concatenate([piece.sync_time_s for piece in pieces]),
-            reporter=np.concatenate([piece.reporter for piece in pieces]),
-            repeats=np.concatenate([piece.repeats for piece in pieces]),
         )
 
 

@@ -29,9 +29,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import InvalidInputError
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.least_squares import least_squares
-
-FloatArray = npt.NDArray[np.float64]
 
 _GAMMA_RANGE = 9.0
 #: Standard deviations, in logs, of what the observations may leave open.

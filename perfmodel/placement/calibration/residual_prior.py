@@ -19,17 +19,15 @@ from functools import cache, cached_property
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.errors import DamagedArtifactError
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.residual_shapes import SHAPES, ShapeColumns, diagonal
 from perfmodel.placement.calibration.residual_terms import OF_MACHINE, Scopes, Term
 from perfmodel.placement.calibration.script_gap import ScriptGap, fitted_gap
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field
 from perfmodel.placement.fitted import fitted
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

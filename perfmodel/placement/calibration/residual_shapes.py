@@ -11,9 +11,8 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.step_cells import StepCells
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Batch at which slopes over the batch turn, and lengths over which curves change, in logs.
 _BATCH_AT = 64.0

@@ -8,14 +8,12 @@ from functools import cache
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.errors import DamagedArtifactError
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.residual_shapes import SHAPES, ShapeColumns, same_words
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field
-
-FloatArray = npt.NDArray[np.float64]
 
 #: The last three are ``place``, ``job`` and ``own`` among jobs that are known by a name alone.
 _SCOPES = ("all", "place", "job", "own", "guess_place", "guess_job", "guess_own")
@@ -59,8 +57,6 @@ class Scopes:
         Same job, and both guessed; None where all are.
     place : mapping of bool to ndarray
         Same machine, and same fabric.
-    guessed : bool
-        Whether any are.
     """
 
     job: FloatArray | None

@@ -18,14 +18,12 @@ from functools import cache
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.errors import DamagedArtifactError
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field
 from perfmodel.placement.fitted import fitted
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Fields that a script's step differs in before it is observed.
 OF_SCRIPTS = (Field.DEVICE, Field.HOST)

@@ -10,12 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import InvalidInputError
+from perfmodel.features.arrays import Columns, FloatArray, StrArray
 from perfmodel.placement.step_parts import StepParts
 
-FloatArray = npt.NDArray[np.float64]
-TextArray = npt.NDArray[np.str_]
 Codes = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.int64] | npt.NDArray[np.bool_]
 
 #: Of what runs on the accelerator, the part beside which gradients can be exchanged.
 USUAL_WINDOW_SHARE = 0.6
@@ -34,7 +32,7 @@ _COLUMNS = (*_NUMBERS, *_FLAGS, *_TEXTS, "place")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StepCells:
+class StepCells(Columns):
     """Steps, one a row, with the parts that are predicted for them without any observation.
 
     Parameters
@@ -86,10 +84,10 @@ class StepCells:
     window_share: FloatArray
     device_s: FloatArray
     guessed: npt.NDArray[np.bool_]
-    job: TextArray
-    machine: TextArray
-    fabric: TextArray
-    setting: TextArray
+    job: StrArray
+    machine: StrArray
+    fabric: StrArray
+    setting: StrArray
     place: Codes
 
     def __post_init__(self) -> None:
@@ -136,7 +134,7 @@ class StepCells:
         def numbers(value: npt.ArrayLike) -> FloatArray:
             return np.array(np.broadcast_to(np.asarray(value, dtype=np.float64), (rows,)))
 
-        def texts(value: str | Sequence[str]) -> TextArray:
+        def texts(value: str | Sequence[str]) -> StrArray:
             return np.array(np.broadcast_to(np.asarray(value, dtype=np.str_), (rows,)))
 
         return cls(
@@ -162,11 +160,6 @@ class StepCells:
         """Return for each row what tells its cell from all others."""
         return list(zip(*(getattr(self, name).tolist() for name in _IDENTITY), strict=True))
 
-    def take(self, rows: Rows) -> Self:
-        """Return some of the rows, by a mask or by positions."""
-        columns = {name: getattr(self, name)[rows] for name in _COLUMNS}
-        return type(self)(parts=self.parts.each(lambda part: part[rows]), **columns)
-
     def on_one_accelerator(self) -> Self:
         """Return the steps of the same jobs without communication, neighbours and limits."""
         one = np.ones(len(self))
@@ -175,14 +168,9 @@ class StepCells:
         return replace(self, parts=parts, ranks=one, hosts=one, largest_share=one, setting=plain)
 
     @classmethod
-    def join(cls, pieces: Sequence[Self]) -> Self:
-        """Return the rows of several, one after the other."""
-        columns = {
-            name: np.concatenate([getattr(piece, name) for piece in pieces])
-            for name in (*_NUMBERS, *_FLAGS, *_TEXTS)
-        }
-        columns["place"] = _codes_of(pieces)
-        return cls(parts=StepParts.join([piece.parts for piece in pieces]), **columns)
+    def join(cls, parts: Sequence[Self]) -> Self:
+        """Return the rows of several, one after the other; none of their placements are equal."""
+        return replace(super().join(parts), place=_codes_of(parts))
 
     def order(self, *last: FloatArray) -> npt.NDArray[np.int64]:
         """Return positions that sort the rows by all that they are, then by ``last``."""

@@ -30,10 +30,9 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.step_parts import StepParts
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Sharpness of the corner between a device that works and one that waits for its host.
 CORNER = 2.5
@@ -133,10 +132,11 @@ class Response:
         by_field[Field.FEED] = state.compute_s - busy
         by_field[Field.SPREAD] = worked
         by_field[Field.FIXED] = busy * state.fixed_share
-        exposed = by_field / state.compute_s * self._by_window(state)
-        exposed[Field.COMMUNICATION] = self._by_communication(state)
-        exposed[Field.TAIL] = self._by_tail(state, residual[Field.TAIL])
-        exposed[Field.WINDOW] = self._by_window(state)
+        by_communication, by_tail, by_window = self._exposed_slopes(state, residual[Field.TAIL])
+        exposed = by_field / state.compute_s * by_window
+        exposed[Field.COMMUNICATION] = by_communication
+        exposed[Field.TAIL] = by_tail
+        exposed[Field.WINDOW] = by_window
         growth = state.exposed_s / alone
         slopes = np.stack(
             [by_field / alone, (exposed - growth * by_field) / (alone + state.exposed_s)], axis=1
@@ -180,25 +180,25 @@ class Response:
         alone = self._alone_s(state)
         return np.stack([np.log(alone), np.log1p(state.exposed_s / alone)])
 
-    def _by_communication(self, state: _State) -> FloatArray:
-        """Return the derivative of the exposed part by the logarithm of the communication."""
-        hideable = (1 - state.tail) * state.communication_s
-        by_hideable, _ = _exceeds_slopes(hideable, state.window_s)
-        each = state.tail * state.communication_s + by_hideable * hideable
-        return np.where(_communicate(self.cells), self.anchor * each, 0.0)
+    def _exposed_slopes(self, state: _State, later: FloatArray) -> FloatArray:
+        """Return the derivatives of the exposed part by communication, tail and window.
 
-    def _by_window(self, state: _State) -> FloatArray:
-        hideable = (1 - state.tail) * state.communication_s
-        _, by_window = _exceeds_slopes(hideable, state.window_s)
-        return np.where(_communicate(self.cells), self.anchor * by_window * state.window_s, 0.0)
-
-    def _by_tail(self, state: _State, residual: FloatArray) -> FloatArray:
-        hideable = (1 - state.tail) * state.communication_s
-        by_hideable, _ = _exceeds_slopes(hideable, state.window_s)
+        Parameters
+        ----------
+        later : ndarray
+            The residual of the tail.
+        """
+        tail, total, window = state.tail, state.communication_s, state.window_s
+        hideable = (1 - tail) * total
+        by_hideable, by_window = _exceeds_slopes(hideable, window)
         # d tail / dz = -(1 - tail) log(1 - tail), as 1 - tail = (1 - tail_0)^(e^z).
-        moved = -(1 - state.tail) * np.log(1 - state.tail) * (residual < MOST_TAIL)
-        each = (1 - by_hideable) * state.communication_s * moved
-        return np.where(_communicate(self.cells), self.anchor * each, 0.0)
+        moved = -(1 - tail) * np.log(1 - tail) * (later < MOST_TAIL)
+        slopes = (
+            self.anchor * (tail * total + by_hideable * hideable),
+            self.anchor * ((1 - by_hideable) * total * moved),
+            self.anchor * by_window * window,
+        )
+        return np.where(_communicate(self.cells), np.stack(slopes), 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,9 +13,9 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.errors import DamagedArtifactError
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.placement.collectives.collective_operations import (
     Collective,
     InSwitchConstants,
@@ -23,13 +23,10 @@ from perfmodel.placement.collectives.collective_operations import (
     not_negative,
     share,
 )
-from perfmodel.placement.fabric.groups import IntArray
 from perfmodel.placement.fitted import fitted
 from perfmodel.placement.topology.links import LinkClass
 
 __all__ = ["Collective", "CollectiveConstants"]
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +65,10 @@ class CollectiveConstants:
     least_latency_s: float = 7e-7
 
     @classmethod
+    @cache
     def fitted(cls) -> CollectiveConstants:
         """Return the constants fitted on published tables (NCCL as PyTorch calls it)."""
-        return _shipped()
+        return cls.from_dict(fitted("collectives"))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> CollectiveConstants:
@@ -126,11 +124,6 @@ class CollectiveConstants:
 _USUAL: Mapping[str, float] = MappingProxyType(
     {"fill_scale": 1.0, "copy_scale": 0.0, "latency_scale": 1.0, "hop_overhead_s": 0.0}
 )
-
-
-@cache
-def _shipped() -> CollectiveConstants:
-    return CollectiveConstants.from_dict(fitted("collectives"))
 
 
 def _by_position(values: Mapping[LinkClass, float], default: float = 1.0) -> FloatArray:

@@ -36,8 +36,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.placement.collectives.collective_constants import Collective, CollectiveConstants
-from perfmodel.placement.fabric.groups import CommGroups, FloatArray, IntArray
+from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.topology.links import LinkClass
 
 #: Many groups as columns, or one as plain numbers.

@@ -19,6 +19,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.collectives.collective_constants import CollectiveConstants
 from perfmodel.placement.collectives.collective_forms import (
     Cost,
@@ -27,7 +28,7 @@ from perfmodel.placement.collectives.collective_forms import (
     link_rates,
 )
 from perfmodel.placement.collectives.collective_operations import Collective, OperationConstants
-from perfmodel.placement.fabric.groups import CommGroups, FloatArray
+from perfmodel.placement.fabric.groups import CommGroups
 
 __all__ = ["Collective", "CollectiveConstants", "collective_time_s"]
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.collectives.collective_constants import Collective
 from perfmodel.placement.collectives.collectives import collective_time_s
 from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.topology.links import LinkClass
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class BucketTimes:

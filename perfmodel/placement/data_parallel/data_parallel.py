@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import InvalidPlacementError
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.data_parallel.bucket_times import BucketTimes
 from perfmodel.placement.data_parallel.data_parallel_constants import (
     DataParallelConstants,
@@ -43,8 +44,6 @@ from perfmodel.placement.data_parallel.sharded_step import sharded_streams
 from perfmodel.placement.data_parallel.step_profile import StepProfile
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.step_parts import StepParts
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

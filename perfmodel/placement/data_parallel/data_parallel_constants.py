@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fitted import fitted
 from perfmodel.placement.topology.links import LinkClass
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Ranks that usual hosts have on one socket.
 _SOCKET = 4.0

@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.data_parallel.bucket_times import BucketTimes
 from perfmodel.placement.data_parallel.data_parallel_constants import (
     DataParallelConstants,
@@ -24,8 +24,6 @@ from perfmodel.placement.data_parallel.data_parallel_constants import (
 from perfmodel.placement.data_parallel.gradient_buckets import BUCKET_BYTES, GradientBuckets
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.step_parts import StepParts
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def gathered_pass_parts(

@@ -14,10 +14,7 @@ from typing import NamedTuple, Self
 
 from perfmodel.placement.collectives.collective_constants import Collective
 from perfmodel.placement.collectives.form_curves import fastest_s, form_curves
-from perfmodel.placement.data_parallel.data_parallel_constants import (
-    DataParallelConstants,
-    fitted_constants,
-)
+from perfmodel.placement.data_parallel.data_parallel_constants import fitted_constants
 from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets
 from perfmodel.placement.fabric.world_group import WorldGroup, WorldLinks
 from perfmodel.placement.step_parts import StepNumbers
@@ -98,11 +95,6 @@ class BucketNumbers:
             optimizer_share=float(buckets.optimizer_share[0]),
         )
 
-    @property
-    def backward_end(self) -> float:
-        """Share of the step that has passed when all gradients are ready."""
-        return 1 - self.optimizer_share
-
     def all_buckets_s(self, each_s: Sequence[float]) -> float:
         """Return the time of a collective on every bucket, one after the other.
 
@@ -122,7 +114,7 @@ class BucketNumbers:
             On one bucket of each group.
         """
         left_s, tails = 0.0, []
-        last = self.backward_end
+        last = 1 - self.optimizer_share
         for each, (ready, count) in zip(reversed(each_s), reversed(self.groups), strict=True):
             tails.append((min(ready, last), each + left_s))
             left_s += count * each
@@ -269,8 +261,6 @@ class OneReplicaGroup:
         Relative spread of the times of equal replicas.
     zero_stage, accumulation_steps : int
         As for :func:`.data_parallel.data_parallel_parts`.
-    constants : DataParallelConstants or None
-        The fitted ones by default.
     """
 
     def __init__(
@@ -281,9 +271,8 @@ class OneReplicaGroup:
         *,
         zero_stage: int = 0,
         accumulation_steps: int = 1,
-        constants: DataParallelConstants | None = None,
     ) -> None:
-        known = constants or fitted_constants()
+        known = fitted_constants()
         self._job, self._costs = job, costs
         self._stage, self._accumulation = zero_stage, accumulation_steps
         self._contention = known.contention
@@ -327,7 +316,7 @@ class OneReplicaGroup:
                 zero_stage=self._stage,
                 accumulation_steps=self._accumulation,
             )
-        late = self._reductions.end_s(alone_s) - alone_s * job.backward_end
+        late = self._reductions.end_s(alone_s) - alone_s * (1 - job.optimizer_share)
         return StreamNumbers(alone_s, max(late, 0.0), self._reductions.communication_s)
 
     def _each_s(self, collective: Collective, launch_s: float) -> list[float]:

@@ -25,12 +25,10 @@ Reference: Rajbhandari et al., ZeRO, 2020; Zhao et al., PyTorch FSDP, 2023.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets
 from perfmodel.placement.data_parallel.replica_streams import Streams, reductions_end_s
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def sharded_streams(

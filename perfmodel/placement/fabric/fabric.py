@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
 
 import numpy as np
 
@@ -141,17 +140,8 @@ class Fabric:
         return group.columns(float(min(one.count for one in self.hosts)) if spread else None)
 
     @property
-    def kinds(self) -> Mapping[str, int]:
-        """Accelerators of each kind, by canonical name, in the placement's order."""
-        found: dict[str, int] = {}
-        for one in self.hosts:
-            name = one.accelerator.name
-            found[name] = found.get(name, 0) + one.count * one.repeat
-        return MappingProxyType(found)
-
-    @property
     def accelerators(self) -> tuple[AcceleratorSpec, ...]:
-        """Each kind of accelerator once, in the order of :attr:`kinds`."""
+        """Each kind of accelerator once, in the order of the placement."""
         return tuple({one.accelerator.name: one.accelerator for one in self.hosts}.values())
 
     def groups(self, dimension: Dimension, plan: Plan | None = None) -> CommGroups:

@@ -2,43 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.arrays import Columns, FloatArray, IntArray
 from perfmodel.placement.topology.links import LinkClass
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.bool_] | IntArray
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Columns:
-    """Columns of equal length, or sets of them, by name."""
-
-    def take(self, rows: Rows) -> Self:
-        """Return some of the rows, by a mask or by positions."""
-        values = ((one.name, getattr(self, one.name)) for one in fields(self))
-        return type(self)(
-            **{n: v[rows] if isinstance(v, np.ndarray) else v.take(rows) for n, v in values}
-        )
-
-    @classmethod
-    def join(cls, parts: Sequence[Self]) -> Self:
-        """Return the rows of at least one part after the other."""
-        columns = {one.name: [getattr(part, one.name) for part in parts] for one in fields(cls)}
-        return cls(
-            **{
-                name: values[0].join(values)
-                if isinstance(values[0], Columns)
-                else np.concatenate([np.atleast_1d(value) for value in values])
-                for name, values in columns.items()
-            }
-        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,15 +74,3 @@ class CommGroups(Columns):
             inter_bytes_per_s=np.full(count.shape, np.inf),
             inter_latency_s=np.zeros(count.shape),
         )
-
-
-def join_groups(parts: Sequence[CommGroups]) -> CommGroups:
-    """Return the groups of several sets one after the other, as flat columns.
-
-    Examples
-    --------
-    >>> one = CommGroups.one_host([2], LinkClass.PCIE, 1e10)
-    >>> join_groups([one, one]).ranks.tolist()
-    [2.0, 2.0]
-    """
-    return CommGroups.join(parts)

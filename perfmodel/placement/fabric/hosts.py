@@ -30,8 +30,6 @@ class Hosts:
     ----------
     count : int
         Accelerators that the job gets of each.
-    link : Link
-        Between them.
     """
 
     accelerator: AcceleratorSpec

@@ -20,7 +20,8 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.placement.fabric.groups import CommGroups, FloatArray, IntArray
+from perfmodel.features.arrays import FloatArray, IntArray
+from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.topology.links import link_bandwidth
 from perfmodel.placement.topology.topology import Plan
 

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidPlacementError
-from perfmodel.placement.fabric.groups import CommGroups, FloatArray
+from perfmodel.features.arrays import FloatArray
+from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fabric.host_link import (
     link_of,
     network_reach_bytes_per_s,

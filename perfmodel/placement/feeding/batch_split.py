@@ -21,9 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import InvalidInputError
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from perfmodel.features.arrays import FloatArray, IntArray
 
 _HALVINGS = 100
 

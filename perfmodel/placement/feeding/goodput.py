@@ -25,9 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import InvalidInputError
+from perfmodel.features.arrays import FloatArray, IntArray
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 #: From samples of a replica and micro-batch, and micro-batches of a step, to step times.
 StepTimes = Callable[[IntArray, IntArray], FloatArray]
 

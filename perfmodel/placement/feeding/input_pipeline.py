@@ -32,10 +32,9 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import InvalidPlacementError
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.feeding.input_samples import SampleCost
 from perfmodel.placement.topology.topology import Locality
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

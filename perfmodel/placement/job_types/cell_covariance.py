@@ -21,6 +21,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.job_types.cell_likeness import (
     LEVELS,
     Kinds,
@@ -33,8 +34,6 @@ from perfmodel.placement.job_types.cell_likeness import (
     places_of,
 )
 from perfmodel.placement.job_types.job_type_cells import JobTypeCells
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Effects of a place at every batch size, and those that grow with the logarithm of it.
 STEADY = (

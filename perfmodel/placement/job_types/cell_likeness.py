@@ -9,13 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray, IntArray, StrArray
 from perfmodel.placement.job_types.job_type_cells import JobTypeCells
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-StrArray = npt.NDArray[np.str_]
 
 #: Which jobs share an effect.
 LEVELS = ("table", "name", "batch")

@@ -30,14 +30,12 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import DamagedArtifactError, InvalidInputError
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.placement.fitted import fitted
 from perfmodel.placement.job_types.cell_covariance import covariance, own_variance, same_cells
 from perfmodel.placement.job_types.cell_likeness import FEATURES, features
 from perfmodel.placement.job_types.job_type_cells import JobTypeCells
 from perfmodel.types import Basis
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 #: Known cells that one answer rests on at most: the solution grows with their cube.
 MOST_CELLS = 800
@@ -98,14 +96,10 @@ class JobTypePrior:
             ) from error
 
     @classmethod
+    @cache
     def shipped(cls) -> JobTypePrior:
         """Return the prior that was fitted on public tables; read once per process."""
-        return _shipped()
-
-
-@cache
-def _shipped() -> JobTypePrior:
-    return JobTypePrior.from_constants(fitted("job_types"))
+        return cls.from_constants(fitted("job_types"))
 
 
 @dataclass(frozen=True, kw_only=True)

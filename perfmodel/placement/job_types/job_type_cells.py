@@ -7,7 +7,7 @@ placement, alone or beside another job. What a name stands for is never looked a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,13 +16,11 @@ import numpy.typing as npt
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
+from perfmodel.features.arrays import Columns, FloatArray, StrArray
 from perfmodel.graph.job_identity import named_job, split_label
 from perfmodel.placement.sharing.mig import part_accelerator, split_name
 from perfmodel.placement.topology.topology import Placement, Plan
 from perfmodel.types import Mode
-
-FloatArray = npt.NDArray[np.float64]
-StrArray = npt.NDArray[np.str_]
 
 #: Speeds are relative to a round device: 10 TFLOP/s in fp32 and 500 GB/s.
 _FLOPS_PER_S, _BYTES_PER_S = 1e13, 5e11
@@ -31,7 +29,7 @@ _NETWORK_BYTES_PER_S = 1.25e10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class JobTypeCells:
+class JobTypeCells(Columns):
     """Cells of job types; arrays of one length.
 
     Parameters
@@ -77,10 +75,6 @@ class JobTypeCells:
     def is_shared(self) -> FloatArray:
         """1 for cells beside another job, else 0."""
         return np.asarray(self.partner_type != "", dtype=np.float64)
-
-    def take(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> JobTypeCells:
-        """Return some of the cells, by a mask or by positions."""
-        return JobTypeCells(**{one.name: getattr(self, one.name)[rows] for one in fields(self)})
 
     def on_one_accelerator(self, which: npt.NDArray[np.bool_] | None = None) -> JobTypeCells:
         """Return the same jobs on one accelerator of the same kind; of some cells alone."""

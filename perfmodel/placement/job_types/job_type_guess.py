@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import InvalidInputError
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.step_response import CORNER
 from perfmodel.placement.data_parallel.step_profile import StepProfile
 
@@ -43,7 +44,6 @@ def job_type_profile(
     parameter_count: float,
     gradient_item_bytes: float = 4.0,
     optimizer_states: float = 1.0,
-    input_bytes: float = 0.0,
 ) -> StepProfile:
     """Return a profile whose gradients become ready evenly during the backward pass.
 
@@ -57,8 +57,6 @@ def job_type_profile(
         Bytes of one gradient as it is communicated: 4, or 2 where it is halved.
     optimizer_states : float
         fp32 numbers that the optimizer keeps of each parameter.
-    input_bytes : float
-        Inputs of the step.
 
     Raises
     ------
@@ -83,7 +81,7 @@ def job_type_profile(
         parameter_bytes=parameter_count * 4.0,
         gradient_bytes=gradient_bytes,
         optimizer_state_bytes=parameter_count * 4.0 * optimizer_states,
-        input_bytes=input_bytes,
+        input_bytes=0.0,
         forward_share=FORWARD_SHARE,
         backward_share=BACKWARD_SHARE,
         optimizer_share=OPTIMIZER_SHARE,
@@ -92,8 +90,6 @@ def job_type_profile(
         node_count=8.0 * _PIECES,
     )
 
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Shares of the median step that device and host would take alone.
 _DEVICE_SHARE, _HOST_SHARE = 0.4, 0.9

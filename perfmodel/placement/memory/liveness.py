@@ -14,11 +14,9 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.graph.ir import Graph, Node
 from perfmodel.types import Phase, Role
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 class Held(IntEnum):

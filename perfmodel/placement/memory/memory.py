@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import MemoryEstimate
@@ -40,8 +41,6 @@ from perfmodel.placement.topology.topology import Offload, Plan
 from perfmodel.placement.transformers.transformer_jobs import transformer_shape
 from perfmodel.placement.transformers.transformer_shape import TransformerShape
 from perfmodel.types import Mode, Precision
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Types whose weights take a byte each in inference.
 _EIGHT_BITS = frozenset({Precision.INT8, Precision.FP8})
@@ -92,8 +91,6 @@ def memory_columns(
     ----------
     profile : MemoryProfile
         Of the captured graph.
-    accelerators : sequence of AcceleratorSpec
-        One for each cell.
     job : Job or None
         Tells workload, precision and software.
     plan : MemoryPlan or None
@@ -122,8 +119,6 @@ def columns_of_parts(
 
     Parameters
     ----------
-    accelerators : sequence of AcceleratorSpec
-        One for each cell.
     replicas : array_like
         Data-parallel replicas of each cell.
     constants : mapping or None
@@ -157,7 +152,6 @@ def memory_estimate(
     *,
     job: Job | None = None,
     plan: Plan | None = None,
-    accelerator_count: int = 1,
     shape: TransformerShape | None = None,
 ) -> MemoryEstimate:
     """Return the memory of a job's step on one of some accelerators.
@@ -169,16 +163,14 @@ def memory_estimate(
     job : Job or None
         As of :func:`memory_columns`.
     plan : Plan or None
-        None: data parallel over all of them.
-    accelerator_count : int
-        How many there are, >= 1.
+        With its degree of data parallelism; None: one accelerator.
     shape : TransformerShape or None
         Dimensions of its model, where they were read off its graph.
     """
     shape = shape or (None if job is None else transformer_shape(job))
     if not isinstance(profile, MemoryProfile):
         profile = tensors_of(profile)
-    degrees = memory_plan(plan, accelerator_count, job)
+    degrees = memory_plan(plan, 1, job)
     if degrees.expert != 1.0:
         degrees = replace(degrees, expert_share=share_of_experts(shape))
     if job is not None and Offload.ACTIVATIONS in degrees.offload:

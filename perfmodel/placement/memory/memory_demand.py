@@ -32,11 +32,10 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.job import Job
 from perfmodel.placement.memory.memory_parts import MemoryParts
 from perfmodel.types import Mode, Precision
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Bytes that a process holds before the first tensor on devices that nothing was fitted on:
 #: interpreter and framework of a CPU process, runtime of others. Rounded from idle processes.
@@ -124,8 +123,6 @@ def overhead(
 
     Parameters
     ----------
-    accelerators : sequence of AcceleratorSpec
-        One for each cell.
     job : Job or None
         Its model, precision and version of torch are read.
     constants : mapping

@@ -36,10 +36,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.memory.memory_profile import MemoryProfile
 from perfmodel.placement.topology.topology import Offload, Schedule
 
-FloatArray = npt.NDArray[np.float64]
 Numbers = FloatArray | float
 
 #: Parts of a transformer layer's activations that tensor ranks keep whole: inputs of two norms,

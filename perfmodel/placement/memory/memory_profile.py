@@ -17,14 +17,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.ir import Graph, Node
 from perfmodel.placement.memory.allocator import replay
 from perfmodel.placement.memory.liveness import Held, lifetimes
 from perfmodel.types import Phase
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Changes with the meaning of a profile, so that kept ones are made again.
 PROFILE_VERSION = 1
@@ -47,8 +45,6 @@ class MemoryProfile:
         Bytes of both at the nodes of the forward and backward pass that can be the peak.
     optimizer_bytes : float
         Most temporaries of the optimizer at one time.
-    largest_parameter_bytes : float
-        The largest parameter.
     reserved_ratio : float
         What the caching allocator reserves over what it has given out, >= 1.
     attention_bytes : float

@@ -34,12 +34,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.fabric.host_link import network_reach_bytes_per_s
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Parameters that Adam updates on a host in a second.
 UPDATED_PER_S = 4e9

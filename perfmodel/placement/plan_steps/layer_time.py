@@ -34,13 +34,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.plan_steps.plan_cells import Attention, Checkpointing, PlanCells
 from perfmodel.placement.plan_steps.plan_constants import PlanConstants
 from perfmodel.placement.plan_steps.plan_exchanges import Exchanges
-
-FloatArray = npt.NDArray[np.float64]
 
 _PRODUCTS = 6  # queries with keys and values, scores, their values, output, two of the network
 
@@ -220,10 +218,6 @@ def _pointwise_s(cells: PlanCells, constants: PlanConstants) -> FloatArray:
     copies = np.where(shape.experts > 1, shape.experts_per_token * shape.hidden_size, 0.0)
     passed = constants.activation_passes * shape.hidden_size * split
     passed = passed + constants.inner_passes * inner / tensor
-    passed = passed + constants.dispatch_passes * copies / _split_rows(cells)
+    passed = passed + constants.dispatch_passes * copies / cells.sequence_parts
     rows = cells.numbers.work * cells.tokens
     return np.asarray(passed * rows / cells.device.memory_bytes_per_s)
-
-
-def _split_rows(cells: PlanCells) -> FloatArray:
-    return np.where(cells.plan.sequence_parallel > 0, cells.plan.tensor, 1.0)

@@ -33,10 +33,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.placement.topology.topology import Schedule
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 #: Micro-batches that are simulated one by one, and rounds of an interleaved pipeline. Where stages
 #: are many a round is long: they settle in four of them within 1.2 %.

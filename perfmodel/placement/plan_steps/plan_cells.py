@@ -15,9 +15,10 @@ import numpy as np
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidPlacementError
+from perfmodel.features.arrays import Columns, FloatArray
 from perfmodel.graph.training_options.mixed_precision import NUMBER_BYTES, MixedPrecision
 from perfmodel.placement.fabric.fabric import Fabric
-from perfmodel.placement.fabric.groups import Columns, CommGroups, FloatArray
+from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fabric.rank_groups import Dimension
 from perfmodel.placement.topology.topology import Plan, Schedule
 from perfmodel.placement.transformers.transformer_shape import TransformerShape
@@ -414,6 +415,11 @@ class PlanCells(Columns):
     def tokens(self) -> FloatArray:
         """Tokens of a micro-batch on one rank."""
         return self.plan.micro_batch * self.shape.sequence_length / self.plan.context
+
+    @property
+    def sequence_parts(self) -> FloatArray:
+        """Parts that tensor ranks split the rows between layers into."""
+        return np.where(self.plan.sequence_parallel > 0, self.plan.tensor, 1.0)
 
     @property
     def least_time_s(self) -> FloatArray:

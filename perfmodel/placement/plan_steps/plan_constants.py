@@ -17,12 +17,10 @@ from enum import StrEnum
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.errors import DamagedArtifactError
+from perfmodel.features.arrays import BoolArray
 from perfmodel.placement.fitted import fitted
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 class Stack(StrEnum):

@@ -21,18 +21,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import Columns, FloatArray
 from perfmodel.placement.collectives.collectives import Collective, collective_time_s
-from perfmodel.placement.fabric.groups import Columns, CommGroups
+from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.plan_steps.plan_cells import PlanCells
 from perfmodel.placement.plan_steps.plan_memory import (
     end_parameters,
     layer_parameters,
     rank_parameters,
 )
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,10 +124,6 @@ def _rows_bytes(cells: PlanCells) -> FloatArray:
     return cells.numbers.work * cells.tokens * cells.shape.hidden_size
 
 
-def _split_sequence(cells: PlanCells) -> FloatArray:
-    return np.where(cells.plan.sequence_parallel > 0, cells.plan.tensor, 1.0)
-
-
 def _reduce_s(cells: PlanCells) -> FloatArray:
     size, group = _rows_bytes(cells), cells.groups.tensor
     whole = collective_time_s(Collective.ALL_REDUCE, size, group)
@@ -139,7 +133,7 @@ def _reduce_s(cells: PlanCells) -> FloatArray:
 
 
 def _dispatch_s(cells: PlanCells) -> FloatArray:
-    size = _copies(cells) * _rows_bytes(cells) / _split_sequence(cells)
+    size = _copies(cells) * _rows_bytes(cells) / cells.sequence_parts
     once = collective_time_s(Collective.ALL_TO_ALL, size, cells.groups.expert)
     return np.asarray(np.where(cells.shape.experts > 1, 2 * cells.shape.mixture_share * once, 0.0))
 
@@ -163,7 +157,7 @@ def _rotate_s(cells: PlanCells) -> FloatArray:
 
 
 def _send_s(cells: PlanCells) -> FloatArray:
-    size = _rows_bytes(cells) / _split_sequence(cells)
+    size = _rows_bytes(cells) / cells.sequence_parts
     return collective_time_s(Collective.SEND_RECV, size, cells.groups.pipeline)
 
 

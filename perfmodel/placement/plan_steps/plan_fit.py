@@ -15,15 +15,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.least_squares import least_squares
 from perfmodel.placement.plan_steps.plan_cells import PlanCells
 from perfmodel.placement.plan_steps.plan_constants import PlanConstants, Stack
 from perfmodel.placement.plan_steps.plan_exchanges import Exchanges, exchanges
 from perfmodel.placement.plan_steps.plan_step import plan_step
-
-FloatArray = npt.NDArray[np.float64]
 
 #: What measured steps of each stack can tell. Megatron's are of one host, with scores in memory
 #: and gradients reduced at the end; the others are sharded over hosts, split no product, and have

@@ -33,8 +33,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.plan_steps.plan_cells import (
     SCHEDULES,
     Checkpointing,
@@ -43,8 +43,6 @@ from perfmodel.placement.plan_steps.plan_cells import (
     ShapeColumns,
 )
 from perfmodel.placement.topology.topology import Schedule
-
-FloatArray = npt.NDArray[np.float64]
 
 _HALF_BYTES = 2.0
 #: Logits and their gradient in 16 bits, copy and gradient in fp32.

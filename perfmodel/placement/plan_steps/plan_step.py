@@ -35,6 +35,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.plan_steps.layer_time import (
     PassTimes,
     embedding_times,
@@ -47,8 +48,6 @@ from perfmodel.placement.plan_steps.plan_constants import PlanConstants
 from perfmodel.placement.plan_steps.plan_exchanges import Exchanges, exchanges
 from perfmodel.placement.plan_steps.plan_memory import expert_replicas, rank_parameters
 from perfmodel.placement.step_parts import StepParts
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

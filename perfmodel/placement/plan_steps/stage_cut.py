@@ -20,9 +20,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.errors import InvalidPlacementError
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.nodes import node_table
 from perfmodel.graph.ir import Graph
 from perfmodel.placement.collectives.collectives import Collective, collective_time_s
@@ -31,9 +31,6 @@ from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.plan_steps.pipeline import pipeline_time_s
 from perfmodel.placement.topology.topology import Plan
 from perfmodel.types import Phase, Role
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 #: How far from an equal share a boundary may lie, in shares of a stage.
 _TOLERANCE = 0.15

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.job import Job
 from perfmodel.graph.training_options.mixed_precision import MixedPrecision
 from perfmodel.placement.fabric.fabric import Fabric
@@ -31,8 +32,6 @@ from perfmodel.placement.topology.topology import Plan
 from perfmodel.placement.transformers.transformer_jobs import transformer_shape
 from perfmodel.placement.transformers.transformer_shape import TransformerShape
 from perfmodel.types import Precision
-
-FloatArray = npt.NDArray[np.float64]
 
 _MEGATRON = "zoo/megatron-gpt"
 #: Software of a job that carries its plan out by Megatron's core.
@@ -182,7 +181,6 @@ def plan_answer(
     choices: Sequence[PlanChoice],
     *,
     single_s: FloatArray | None = None,
-    constants: PlanConstants | None = None,
 ) -> PlanStep:
     r"""Return the steps of some plans.
 
@@ -197,16 +195,13 @@ def plan_answer(
     single_s : ndarray or None
         Seconds on one accelerator, shape (choices,); None where the model does not fit one or
         nothing better than its dimensions is known.
-    constants : PlanConstants or None
-        The shipped ones where None.
     """
     training = training.on(fabric.accelerators)
     cells = training.cells(fabric, choices)
-    steps = plan_step(cells, constants or training.constants_of(cells.plan))
+    steps = plan_step(cells, training.constants_of(cells.plan))
     if single_s is None:
         return steps
-    known = constants or training.constants
-    alone = plan_step(training.alone(fabric, choices), known).step_time_s
+    alone = plan_step(training.alone(fabric, choices), training.constants).step_time_s
     return scaled(steps, single_s / alone)
 
 

@@ -10,16 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import InvalidPlacementError
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.plan_steps.plan_cells import PlanCells, PlanChoice
-from perfmodel.placement.plan_steps.plan_constants import PlanConstants
 from perfmodel.placement.plan_steps.plan_memory import plan_memory
 from perfmodel.placement.plan_steps.plan_step import PlanStep, plan_step
 from perfmodel.placement.plans.plan_answer import TransformerTraining, scaled
 from perfmodel.placement.plans.plan_candidates import plan_candidates, with_checkpointing
 from perfmodel.placement.plans.plan_words import why_best, why_slower, why_too_large
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Part of a device's memory that tensors can have: the rest goes to the runtime, to buffers of
 #: communication and to fragments.
@@ -105,9 +103,7 @@ def search_plans(
     global_batch: int,
     scale: float | ScaleOf = 1.0,
     most: int = 10,
-    memory_bytes: float | None = None,
     room_of: RoomOf | None = None,
-    constants: PlanConstants | None = None,
 ) -> PlanRanking:
     """Time every sensible plan that fits, and rank them.
 
@@ -120,15 +116,9 @@ def search_plans(
     scale : float or callable
         Measured or predicted step of one accelerator over that of the equations, where it is
         known (:func:`single_scale`); or what tells it for each plan and its step.
-    most : int
-        Plans returned.
-    memory_bytes : float or None
-        What tensors may occupy on a rank; None means :data:`USABLE_SHARE` of the device.
     room_of : callable or None
-        Tells what plans need and whether they fit, in place of the formulas and
-        ``memory_bytes``.
-    constants : PlanConstants or None
-        The shipped ones where None.
+        Tells what plans need and whether they fit, in place of the formulas, by which tensors may
+        occupy :data:`USABLE_SHARE` of a device.
 
     Raises
     ------
@@ -143,7 +133,7 @@ def search_plans(
             f"{fabric.placement.accelerator_count} accelerators: the replicas of every split must "
             "divide the batch. Take a batch that is a multiple of the accelerators.",
         )
-    found = _fitting(training, fabric, plain, memory_bytes, room_of)
+    found = _fitting(training, fabric, plain, room_of)
     if not found.choices:
         return PlanRanking(
             plans=(),
@@ -151,8 +141,7 @@ def search_plans(
             too_large=found.considered,
             why_none=why_too_large(found.smallest, found.least_bytes, found.room_bytes),
         )
-    known = constants or training.constants_of(found.cells.plan)
-    steps = plan_step(found.cells, known)
+    steps = plan_step(found.cells, training.constants_of(found.cells.plan))
     steps = scaled(steps, scale(found.choices, steps) if callable(scale) else scale)
     return PlanRanking(
         plans=_ranked(found, steps, global_batch, most),
@@ -166,7 +155,6 @@ def single_scale(
     fabric: Fabric,
     choice: PlanChoice,
     single_s: float,
-    constants: PlanConstants | None = None,
 ) -> float:
     """Return how much longer one accelerator takes than the equations say.
 
@@ -178,7 +166,7 @@ def single_scale(
         That step, seconds.
     """
     training = training.on(fabric.accelerators)
-    alone = plan_step(training.alone(fabric, [choice]), constants or training.constants)
+    alone = plan_step(training.alone(fabric, [choice]), training.constants)
     return float(single_s / alone.step_time_s[0])
 
 
@@ -198,14 +186,13 @@ def _fitting(
     training: TransformerTraining,
     fabric: Fabric,
     plain: Sequence[PlanChoice],
-    memory_bytes: float | None,
     room_of: RoomOf | None,
 ) -> _Fitting:
     """Keep what fits, of each plan the way that recomputes least."""
     ways = [with_checkpointing(one, fused_attention=training.fused_attention) for one in plain]
     every = [choice for one in ways for choice in one]
     cells = training.cells(fabric, every)
-    found = _by_formulas(cells, memory_bytes) if room_of is None else room_of(every)
+    found = _by_formulas(cells) if room_of is None else room_of(every)
     needed, room = found.needed_bytes.reshape(len(plain), -1), found.room_bytes
     fits = found.fits.reshape(needed.shape)
     first = fits.argmax(axis=1)
@@ -224,10 +211,10 @@ def _fitting(
     )
 
 
-def _by_formulas(cells: PlanCells, memory_bytes: float | None) -> PlanRoom:
+def _by_formulas(cells: PlanCells) -> PlanRoom:
     needed = plan_memory(cells.shape, cells.plan, cells.numbers, cells.fused_attention).peak_bytes
-    room = USABLE_SHARE * cells.device.memory_bytes[0] if memory_bytes is None else memory_bytes
-    return PlanRoom(needed_bytes=needed, fits=needed <= room, room_bytes=float(room))
+    room = float(USABLE_SHARE * cells.device.memory_bytes[0])
+    return PlanRoom(needed_bytes=needed, fits=needed <= room, room_bytes=room)
 
 
 def _ranked(

@@ -15,17 +15,15 @@ from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import UnknownAcceleratorError
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.fitted import fitted
 from perfmodel.placement.sharing.job_load import JobLoad, Loads, job_type_parts
 from perfmodel.placement.sharing.pair_model import PairLaw, PairModel
 from perfmodel.placement.topology.topology import Sharing
 from perfmodel.types import Basis
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Device share of a job of which nothing is known.
 _TYPICAL_SHARE = 0.8

@@ -24,13 +24,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.errors import InvalidInputError
+from perfmodel.features.arrays import FloatArray
 from perfmodel.features.roofline import node_roofline
 from perfmodel.graph.workload import Workload
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Roofline share of a step at which the accelerator works for about half of it.
 _HALF_BUSY = 0.15
@@ -99,7 +97,6 @@ class Loads:
     ----------
     log2_batch : ndarray
         Logarithm of the batch size to base 2.
-    families : tuple of (str or None)
     """
 
     step_time_s: FloatArray

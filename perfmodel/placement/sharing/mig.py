@@ -32,14 +32,12 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.devices.aliases import mig_profile
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidPlacementError, UnknownAcceleratorError
-
-FloatArray = npt.NDArray[np.float64]
+from perfmodel.features.arrays import FloatArray
 
 _PROFILE = re.compile(r"(?:(?P<part>\d+)c\.)?(?P<slices>\d+)g\.(?P<memory>\d+)gb")
 _BANDWIDTH_PER_SM_SHARE = 2.0
@@ -119,17 +117,13 @@ class AcceleratorPart:
     isolated: bool
 
 
-def mig_part(spec: AcceleratorSpec, profile: str, *, pointer: str = "") -> AcceleratorPart:
+def mig_part(spec: AcceleratorSpec, profile: str) -> AcceleratorPart:
     """Return what a MIG profile leaves of an accelerator.
 
     Parameters
     ----------
-    spec : AcceleratorSpec
-        The whole accelerator.
     profile : str
         ``"<g>g.<memory>gb"``, also ``"<c>c.<g>g.<memory>gb"`` for a part of a slice's SMs.
-    pointer : str
-        JSON pointer to the name in the request.
 
     Raises
     ------
@@ -142,12 +136,11 @@ def mig_part(spec: AcceleratorSpec, profile: str, *, pointer: str = "") -> Accel
     >>> round(part.sm_share * 108), part.memory_share, part.bandwidth_share
     (42, 0.5, 0.5)
     """
-    card = _card_of(spec, pointer)
+    card = _card_of(spec)
     match = _PROFILE.fullmatch(profile.strip().lower())
     if match is None or f"{match['slices']}g.{match['memory']}gb" not in card.profiles:
         raise InvalidPlacementError(
             f"{spec.name} offers no MIG profile {profile!r}. It offers {', '.join(card.profiles)}.",
-            pointer=pointer,
             allowed=card.profiles,
         )
     slices = int(match["slices"])
@@ -155,7 +148,6 @@ def mig_part(spec: AcceleratorSpec, profile: str, *, pointer: str = "") -> Accel
     if not 1 <= used <= slices:
         raise InvalidPlacementError(
             f"{profile!r} takes {used} compute slices out of a slice that has {slices}.",
-            pointer=pointer,
         )
     memory_slices = max(1, round(card.memory_slices * int(match["memory"]) / card.memory_gb))
     return AcceleratorPart(
@@ -231,11 +223,6 @@ def core_part(spec: AcceleratorSpec, cores: float) -> AcceleratorPart | None:
 def part_accelerator(spec: AcceleratorSpec, part: AcceleratorPart) -> AcceleratorSpec:
     """Return the facts of a part as an accelerator of its own.
 
-    Parameters
-    ----------
-    spec : AcceleratorSpec
-        The whole.
-
     Returns
     -------
     AcceleratorSpec
@@ -257,9 +244,7 @@ def part_accelerator(spec: AcceleratorSpec, part: AcceleratorPart) -> Accelerato
     )
 
 
-def split_name(
-    name: str, catalog: Catalog, *, pointer: str = ""
-) -> tuple[AcceleratorSpec, AcceleratorPart | None]:
+def split_name(name: str, catalog: Catalog) -> tuple[AcceleratorSpec, AcceleratorPart | None]:
     """Read an accelerator's name that may end in a MIG profile.
 
     Parameters
@@ -267,8 +252,6 @@ def split_name(
     name : str
         ``"A100-SXM4-40GB"``, ``"A100-SXM4-40GB/1g.5gb"``, or a product label such as
         ``"NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"``.
-    pointer : str
-        JSON pointer to the name in the request.
 
     Returns
     -------
@@ -295,11 +278,10 @@ def split_name(
     if not profile or not whole.strip("-_/: "):
         raise UnknownAcceleratorError(
             name,
-            pointer=pointer,
             hint="A MIG slice needs its card and its profile, as in 'A100-SXM4-40GB/1g.5gb'.",
         )
     spec = catalog.get(whole)
-    return spec, mig_part(spec, profile, pointer=pointer)
+    return spec, mig_part(spec, profile)
 
 
 def part_slowdown(
@@ -337,14 +319,13 @@ def part_slowdown(
     return np.asarray(np.maximum(1.0, device_share * longer))
 
 
-def _card_of(spec: AcceleratorSpec, pointer: str) -> _Card:
+def _card_of(spec: AcceleratorSpec) -> _Card:
     words = re.split(r"[-_ ]", spec.name.upper())
     cards = next((cards for word, cards in _CARDS.items() if word in words), ())
     if not cards or spec.core_count is None:
         raise InvalidPlacementError(
             f"{spec.name} has no MIG slices that are known here. Known are those of "
             f"{', '.join(_CARDS)}; for any other card, give its share as `fraction`.",
-            pointer=pointer,
         )
     return min(cards, key=lambda card: abs(card.memory_gb * _GIGABYTE - spec.memory_bytes))
 

@@ -33,11 +33,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.sharing.job_load import Loads
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Longest and shortest partner that the law tells apart, as a ratio of step times.
 _MOST_RATIO = 400.0

@@ -24,11 +24,9 @@ inference under power limits on V100 and A100).
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.errors import InvalidPlacementError
-
-FloatArray = npt.NDArray[np.float64]
+from perfmodel.features.arrays import FloatArray
 
 _STATIC_SHARE = 0.2
 _VOLTAGE_SLOPE = 0.6

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import InvalidPlacementError, nearest_names
-
-FloatArray = npt.NDArray[np.float64]
+from perfmodel.features.arrays import FloatArray
 
 
 class LinkClass(IntEnum):

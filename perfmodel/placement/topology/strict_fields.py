@@ -25,8 +25,6 @@ class Fields:
     ----------
     value : object
         Should be a mapping; None counts as empty.
-    pointer : str
-        JSON pointer to it.
     what : str
         What it is called in messages.
 
@@ -38,7 +36,6 @@ class Fields:
 
     def __init__(self, value: Any, pointer: str, *, what: str) -> None:
         self.pointer = pointer
-        self._what = what
         self._taken: list[str] = []
         if value is not None and not isinstance(value, Mapping):
             raise InvalidPlacementError(

@@ -202,8 +202,6 @@ class Placement:
         At least one.
     shared_with : tuple of Neighbour
         Jobs on the same accelerators.
-    sharing : Sharing
-        How they share them.
     fraction : float or None
         Share of each accelerator, in (0, 1].
     cpu_cores, loader_workers : int or None

@@ -54,7 +54,7 @@ def mixture_shape(graph: Graph) -> TransformerShape | None:
     experts = _experts(graph, forward, width, batch * tokens)
     if experts is None:
         return None
-    matrices = sum(tensor.shape == table for tensor in _parameters(graph))
+    matrices = sum(tensor.shape == table for tensor in parameters_of(graph))
     is_scored = any(
         len(tensor.shape) >= 2 and tensor.shape[-1] == words
         for node in forward
@@ -92,7 +92,7 @@ def mixture_shape(graph: Graph) -> TransformerShape | None:
     return TransformerShape(**{**values, "other_parameters": max(beside, 0)})
 
 
-def _parameters(graph: Graph) -> list[Tensor]:
+def parameters_of(graph: Graph) -> list[Tensor]:
     """Return each parameter once, by its first view."""
     first: dict[int, Tensor] = {}
     for tensor in graph.tensors:

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from perfmodel.graph.ir import Graph, Node, Tensor
-from perfmodel.placement.transformers.mixture_graph import mixture_shape
+from perfmodel.graph.ir import Graph, Node
+from perfmodel.placement.transformers.mixture_graph import mixture_shape, parameters_of
 from perfmodel.placement.transformers.transformer_shape import TransformerShape
-from perfmodel.types import Phase, Role
+from perfmodel.types import Phase
 
 _ATTENTION = ("scaled_dot_product_attention", "_scaled_dot_product")
 #: Parameters that may stand outside of layers and tables: patches, classifiers, biases.
@@ -96,15 +96,6 @@ def _attention(graph: Graph, forward: list[Node], micro_batches: int) -> _Attent
     )
 
 
-def _parameters(graph: Graph) -> list[Tensor]:
-    """Return each parameter once, by its first view."""
-    first: dict[int, Tensor] = {}
-    for tensor in graph.tensors:
-        if tensor.role is Role.PARAMETER:
-            first.setdefault(tensor.storage, tensor)
-    return list(first.values())
-
-
 def _tables(graph: Graph, forward: list[Node]) -> set[Matrix]:
     found = set()
     for node in forward:
@@ -117,7 +108,7 @@ def _tables(graph: Graph, forward: list[Node]) -> set[Matrix]:
 def _layer_weights(graph: Graph, layers: int, tables: set[Matrix]) -> Counter[Matrix]:
     """Return the matrices of one layer, and how often each occurs in it."""
     counts: Counter[Matrix] = Counter()
-    for tensor in _parameters(graph):
+    for tensor in parameters_of(graph):
         if len(tensor.shape) == 2 and tensor.shape not in tables:
             counts[(tensor.shape[0], tensor.shape[1])] += 1
     # What is left over stands beside the layers: a matrix before the scores, a classifier.
@@ -147,7 +138,7 @@ def _scores_words(graph: Graph, forward: list[Node], words: int) -> bool:
 
 
 def _count(graph: Graph, matrix: Matrix) -> int:
-    return sum(tensor.shape == matrix for tensor in _parameters(graph))
+    return sum(tensor.shape == matrix for tensor in parameters_of(graph))
 
 
 def _completed(shape: TransformerShape, parameters: int) -> TransformerShape | None:

@@ -54,15 +54,14 @@ class EngineKernels:
         Of matrix work; what joins a kernel is hidden behind its traffic.
     elements : ndarray, shape (kernels,)
         Read from other kernels or from outside, and written for them.
-    is_product, is_convolution : ndarray of bool, shape (kernels,)
-        Whether matrix units do the work, and whether as a convolution.
+    is_convolution : ndarray of bool, shape (kernels,)
+        Whether matrix units do the work as a convolution.
     is_known : bool
         Whether every operator has a cost formula and is of a kind that the law was fitted on.
     """
 
     flops: FloatArray
     elements: FloatArray
-    is_product: BoolArray
     is_convolution: BoolArray
     is_known: bool
 
@@ -89,7 +88,6 @@ def _rewritten(graph: Graph, table: NodeTable) -> EngineKernels:
     return EngineKernels(
         flops=work[heads],
         elements=elements[heads],
-        is_product=work[heads] > 0,
         is_convolution=classes[heads] == _CONVOLUTION,
         is_known=_is_known(table, classes),
     )

@@ -158,11 +158,6 @@ class DeviceRecords:
     ) -> Recalled | None:
         """Return what records of a job, and of jobs made like it, say beside their device.
 
-        Parameters
-        ----------
-        recalled : Recalled
-            What cells of training say.
-
         Returns
         -------
         Recalled or None

@@ -55,8 +55,6 @@ class Novelty:
         rows : ndarray, shape (steps, len(WHOLE_COLUMNS))
         graphs : ndarray of int64
             Which steps share a graph.
-        jobs : sequence of str
-            Job of each step.
         """
         _, first, of_step = np.unique(graphs, return_index=True, return_inverse=True)
         shape = rows[first][:, SHAPE_COLUMNS].astype(np.float64)

@@ -32,7 +32,7 @@ from perfmodel.predictors.kernels.kernel_base import (
     member_columns,
 )
 from perfmodel.predictors.kernels.kernel_law import FEW_CALLS
-from perfmodel.predictors.kernels.kernel_offsets import GroupOffset, OffsetPrior, group_offsets
+from perfmodel.predictors.kernels.kernel_offsets import GroupOffset, group_offsets
 from perfmodel.predictors.kernels.kernel_seen import KernelsSeen
 from perfmodel.predictors.kernels.kernel_times import KernelSpread
 from perfmodel.predictors.predictor_checks import finite, read_json, unfitted, write_json
@@ -128,9 +128,7 @@ class KernelPredictor:
         times = parts.time_s * np.exp(factor + offset)
         return np.maximum(times, self.base_.least_s(ready))
 
-    def adapt(
-        self, calls: KernelCalls, time_s: FloatArray, prior: OffsetPrior | None = None
-    ) -> KernelPredictor:
+    def adapt(self, calls: KernelCalls, time_s: FloatArray) -> KernelPredictor:
         """Return a predictor that has taken in a few measured calls of some devices.
 
         The trees stay; each device gets a log offset per group of operators. Offsets that were
@@ -156,9 +154,7 @@ class KernelPredictor:
         learned = {}
         for device in np.unique(devices).tolist():
             own = devices == device
-            learned[device] = group_offsets(
-                group[own].tolist(), residual[own], share[own], GROUPS, prior
-            )
+            learned[device] = group_offsets(group[own].tolist(), residual[own], share[own], GROUPS)
         adapted.offsets_ = MappingProxyType({**self.offsets_, **learned})
         return adapted
 

@@ -99,8 +99,6 @@ class StepNetwork:
     ----------
     weights : mapping of str to ndarray
         By the names that they bear where they are kept.
-    rounds : int
-        Rounds of message passing.
     """
 
     weights: Mapping[str, Weights]

@@ -78,7 +78,6 @@ def near_samples(
     held_out: HeldOut,
     weights: Mapping[str, float],
     workload: Workload,
-    most: int = MOST_NEAR,
 ) -> tuple[MeasuredPoint, ...]:
     """Return the training samples that look most like a workload.
 
@@ -107,7 +106,7 @@ def near_samples(
             measured_over_predicted=float(held_out.times_s[i] / predicted_s[i]),
             source=PROFILE,
         )
-        for i, far in distance.neighbours(workload, most)
+        for i, far in distance.neighbours(workload, MOST_NEAR)
     )
 
 

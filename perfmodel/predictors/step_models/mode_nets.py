@@ -67,11 +67,6 @@ class ModeNets:
         return cls(everything, NodeNet(longer).fit(table, log_times, weights, training))
 
     @property
-    def devices_(self) -> tuple[str, ...]:
-        """Devices with records."""
-        return self.everything.devices_
-
-    @property
     def unknown_variance_(self) -> FloatArray:
         """Variance of the effects of a device without records, shape (effects,)."""
         return self.everything.unknown_variance_

@@ -19,7 +19,7 @@ from typing import Any
 
 from perfmodel.devices.codec import spec_from_dict, spec_to_dict
 from perfmodel.devices.cpu_facts import usable_cores
-from perfmodel.devices.local import LocalCpu
+from perfmodel.devices.local_cpu import LocalCpu
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, MissingExtraError
 from perfmodel.profilers.processes.meeting import Meeting
@@ -162,7 +162,7 @@ def cores_per_rank(
 def describe_cpu_share(shares: int) -> AcceleratorSpec:
     """Return what one of so many equal shares of this CPU is, measured while bound to it.
 
-    Measured once and cached, as :class:`~perfmodel.devices.local.LocalCpu` does. There are no
+    Measured once and cached, as :class:`~perfmodel.devices.local_cpu.LocalCpu` does. There are no
     shares below one core.
     """
     _import_torch()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 
 from perfmodel.devices.codec import spec_to_dict
+from perfmodel.devices.extras import installed_version
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.profilers.measure import software_versions
 from perfmodel.records import Provenance
 
 
 def provenance_of(
-    accelerator: AcceleratorSpec, *, licence: str, threads: int | None = None, notes: str = ""
+    accelerator: AcceleratorSpec, *, licence: str, threads: int | None = None
 ) -> Provenance:
     """Return the provenance of what is measured now.
 
@@ -27,19 +27,11 @@ def provenance_of(
         accelerator=spec_to_dict(accelerator),
         software=software_versions(),
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        source=f"perfmodel {_own_version()}",
+        source=f"perfmodel {installed_version('perfmodel') or 'unknown'}",
         licence=licence,
         threads=threads if threads is not None else _threads(accelerator),
-        notes=notes,
     )
 
 
 def _threads(accelerator: AcceleratorSpec) -> int | None:
     return accelerator.core_count if accelerator.kind == "cpu" else None
-
-
-def _own_version() -> str:
-    try:
-        return version("perfmodel")
-    except PackageNotFoundError:
-        return "unknown"

@@ -63,7 +63,6 @@ class CounterTelemetry(Telemetry):
 
     Parameters
     ----------
-    energy : EnergyCounter or None
     counters : DeviceCounters or None
         None: only energy is known.
     clock_s : callable

@@ -49,8 +49,6 @@ class LearningData:
     newest : tuple of ObservedCell
         Observed cells that this version does not learn from: those seen first most lately, and
         those that are no bare step of one accelerator.
-    learned_numbers : frozenset of int
-        Rows of the observations that it does learn from.
     dropped : mapping of str to int
         What could not be used, by reason.
     """
@@ -61,7 +59,6 @@ class LearningData:
     kept_back: tuple[Sample, ...]
     kept_back_steps: tuple[StepSample, ...]
     newest: tuple[ObservedCell, ...]
-    learned_numbers: frozenset[int]
     dropped: Mapping[str, int]
 
 
@@ -111,12 +108,9 @@ def read_learning_data(
     corpus = build_corpus(published, cache=cache, engine=engine, progress=progress)
     dropped = Counter({**found.dropped}) + Counter(corpus.dropped) + Counter(unread)
     others = [*corpus.samples]
-    learned: set[int] = set()
     for cell, sample in steps.found():
         if cell.numbers not in judged:
             others.append(sample)
-            if not is_kept_back(sample.model, sample.step.mode):
-                learned.update(cell.numbers)
     dropped += steps.dropped
     heard = bool(others) or own_steps
     own, alone = told_apart(
@@ -133,7 +127,6 @@ def read_learning_data(
         kept_back=tuple(one for one in found.samples if _is_judged(one)),
         kept_back_steps=tuple(one for one in others if is_kept_back(one.model, one.step.mode)),
         newest=tuple(newest),
-        learned_numbers=frozenset(learned),
         dropped=dict(dropped),
     )
 

@@ -102,9 +102,9 @@ def observations_digest(observations: Sequence[AcceptedObservation]) -> str:
     return hashlib.sha256(b"\n".join(lines)).hexdigest()
 
 
-def newest_cells(cells: Sequence[ObservedCell], share: float = NEWEST) -> list[ObservedCell]:
+def newest_cells(cells: Sequence[ObservedCell]) -> list[ObservedCell]:
     """Return the cells that were seen first most lately; later snapshots learn from them."""
-    count = round(share * len(cells))
+    count = round(NEWEST * len(cells))
     return list(cells[len(cells) - count :])
 
 

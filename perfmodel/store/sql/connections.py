@@ -163,6 +163,11 @@ def shown_url(url: str) -> str:
         return url
 
 
+def is_in_memory(url: str) -> bool:
+    """Tell whether a database lives in this process alone, so that no other can see it."""
+    return url in ("sqlite://", "sqlite:///:memory:")
+
+
 def now() -> str:
     """Return the time as it is written in every table: UTC, ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -9,6 +9,9 @@ database, the only one that all hosts share.
 
 from __future__ import annotations
 
+import os
+import secrets
+import socket
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
@@ -52,6 +55,11 @@ class Held(Protocol):
     @property
     def attempt(self) -> int:
         """Which one it is; the first is 1."""
+
+
+def new_owner() -> str:
+    """Return a name for this process among all that share the database, never given before."""
+    return f"{socket.gethostname()[:32]}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 class LeaseTable:

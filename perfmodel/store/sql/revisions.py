@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
+from typing import final
 
 from sqlalchemy import Connection, select
 
-from perfmodel.errors import StoreError
 from perfmodel.store.sql.connections import Connections
+from perfmodel.store.sql.polling import PollingThread
 from perfmodel.store.sql.shared_store import insert_into
 from perfmodel.store.sql.tables import REVISIONS
-
-logger = logging.getLogger(__name__)
 
 
 def raise_revision(connection: Connection, name: str) -> int:
@@ -41,43 +39,16 @@ def read_revisions(connection: Connection) -> dict[str, int]:
     return {row.name: int(row.value) for row in connection.execute(select(REVISIONS))}
 
 
-def poll_until(
-    ended: threading.Event, poll: Callable[[], object], *, every_s: float, complaint: str
-) -> None:
-    """Look again and again until the end.
-
-    Parameters
-    ----------
-    poll : callable
-        Looks once; :class:`~perfmodel.errors.StoreError` where the database is away.
-    complaint : str
-        What cannot be done without the database; it is logged once each time that this is away.
-    """
-    lost = False
-    while not ended.wait(every_s):
-        try:
-            poll()
-            lost = False
-        except StoreError as error:
-            if not lost:
-                logger.warning("%s: %s", complaint, error)
-            lost = True
-        except Exception:
-            # One that cannot follow must not keep the others from following.
-            logger.exception("a change could not be followed")
-
-
-class RevisionWatch:
+@final
+class RevisionWatch(PollingThread):
     """Looks at the counters of changes from time to time and tells who wants to know."""
 
     def __init__(self, connections: Connections, *, poll_s: float = 0.5) -> None:
+        super().__init__("revisions", every_s=poll_s, complaint="changes by others cannot be seen")
         self._connections = connections
-        self._poll_s = poll_s
         self._listeners: dict[str, list[Callable[[], object]]] = {}
         self._seen: dict[str, int] = {}
         self._lock = threading.Lock()
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
 
     def on_change(self, name: str, tell: Callable[[], object]) -> None:
         """Call somebody, in the thread that looks, after something was changed.
@@ -92,12 +63,6 @@ class RevisionWatch:
         """
         self._listeners.setdefault(name, []).append(tell)
 
-    def start(self) -> None:
-        """Begin to look."""
-        if self._thread is None and not self._ended.is_set():
-            self._thread = threading.Thread(target=self._watch, name="revisions", daemon=True)
-            self._thread.start()
-
     def poll(self) -> None:
         """Look now, and tell who is to be told."""
         with self._lock:
@@ -109,17 +74,3 @@ class RevisionWatch:
                     for tell in listeners:
                         tell()
                     self._seen[name] = newest
-
-    def close(self) -> None:
-        """Stop looking."""
-        self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def _watch(self) -> None:
-        poll_until(
-            self._ended,
-            self.poll,
-            every_s=self._poll_s,
-            complaint="changes by others cannot be seen",
-        )

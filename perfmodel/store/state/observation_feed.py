@@ -12,10 +12,10 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar, final
 
 from perfmodel.errors import StoreError
-from perfmodel.store.sql.revisions import poll_until
+from perfmodel.store.sql.polling import PollingThread
 from perfmodel.store.state.observation_records import StoredObservation
 from perfmodel.store.state.observations import Changes, ObservationStore
 
@@ -40,7 +40,8 @@ class _Marks(NamedTuple):
     taken_back: int
 
 
-class ObservationFeed(Generic[Seen]):
+@final
+class ObservationFeed(PollingThread, Generic[Seen]):
     """Tells what was observed of a family of jobs and last of any; safe to share between threads.
 
     Parameters
@@ -58,9 +59,9 @@ class ObservationFeed(Generic[Seen]):
         *,
         poll_s: float = 0.5,
     ) -> None:
+        super().__init__("feed", every_s=poll_s, complaint="new observations cannot be seen")
         self._store = store
         self._read = read
-        self._poll_s = poll_s
         self._lock = threading.Lock()
         self._known: OrderedDict[str, tuple[Seen, ...]] = OrderedDict()
         self._old: set[str] = set()
@@ -71,8 +72,6 @@ class ObservationFeed(Generic[Seen]):
         self._reading_all = threading.Lock()
         self._polled: Changes | None = None
         self._paused_until = 0.0
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
 
     def known(self, family: str) -> tuple[Seen, ...] | None:
         """Return what is in memory and young, or None; never waits for the database."""
@@ -164,15 +163,6 @@ class ObservationFeed(Generic[Seen]):
             self.forget(now.families)
         self._polled = now
 
-    def close(self) -> None:
-        """Stop looking."""
-        self._ended.set()
-        with self._lock:
-            # An answer may be starting it at this moment.
-            thread = self._thread
-        if thread is not None:
-            thread.join()
-
     def _is_old(self) -> bool:
         """Return whether what is known of all jobs is to be read again, and may be."""
         if self._of_all_is_of is self._marks:
@@ -185,9 +175,9 @@ class ObservationFeed(Generic[Seen]):
         return self._of_all_is_of.taken_back != self._marks.taken_back
 
     def _load(self, family: str, before: tuple[Seen, ...]) -> tuple[Seen, ...]:
-        self._start()
+        self.start()
         marks = self._marks
-        found = self._read(self._store.recent(family))
+        found = self._read(self._store.counting(family))
         if found == before:
             found = before
         with self._lock:
@@ -203,8 +193,8 @@ class ObservationFeed(Generic[Seen]):
     def _load_all(self) -> None:
         marks, known = self._marks, self._of_all or ()
         try:
-            self._start()
-            found = self._read_each(self._store.newest(MOST_OF_ALL))
+            self.start()
+            found = self._read_each(self._store.counting(None, most=MOST_OF_ALL))
         except StoreError as error:
             logger.warning("observations of other jobs cannot be read: %s", error)
             self._next_s = self._paused_all_until = time.monotonic() + _PAUSE_S
@@ -221,20 +211,12 @@ class ObservationFeed(Generic[Seen]):
         self._each = {one: before[one] if one in before else self._read([one]) for one in stored}
         return tuple(seen for found in self._each.values() for seen in found)
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Begin to look; what is added from now on is seen."""
         if self._thread is not None:
             return
         changes = self._store.changes()
         with self._lock:
-            if self._thread is None and not self._ended.is_set():
-                self._polled = changes
-                self._thread = threading.Thread(target=self._watch, name="feed", daemon=True)
-                self._thread.start()
-
-    def _watch(self) -> None:
-        poll_until(
-            self._ended,
-            self.poll,
-            every_s=self._poll_s,
-            complaint="new observations cannot be seen",
-        )
+            # Of two that start it the first one's: what happened since is to be seen.
+            self._polled = self._polled or changes
+        super().start()

@@ -104,31 +104,23 @@ class ObservationStore(SharedStore):
         query = select(OBSERVATIONS).where(*which.conditions())
         return self._page(query, OBSERVATIONS.c.id, stored_observation, cursor=cursor, limit=limit)
 
-    def recent(
+    def counting(
         self,
-        family: str,
+        family: str | None,
         *,
         most: int = 256,
         of_one_cell: int = OF_ONE_CELL,
         before_revision: int | None = None,
     ) -> tuple[StoredObservation, ...]:
-        """Return the observations that count for a family of jobs, oldest first.
+        """Return the observations that count, oldest first, as :func:`.read_counting` chooses them.
 
-        As :func:`~perfmodel.store.state.counting_observations.read_counting` chooses them; of those
-        that counted before a transaction, if one is said.
+        Parameters
+        ----------
+        family : str or None
+            Of jobs, without their content, which whoever asks knows; None: of all jobs, with it.
+        before_revision : int or None
+            Those that counted before this transaction; None: all.
         """
-        return self._counting(family, most, of_one_cell, before_revision)
-
-    def newest(self, most: int, *, of_one_cell: int = OF_ONE_CELL) -> tuple[StoredObservation, ...]:
-        """Return the observations of all jobs that count, oldest first, with their jobs' content.
-
-        Chosen in the same way.
-        """
-        return self._counting(None, most, of_one_cell)
-
-    def _counting(
-        self, family: str | None, most: int, of_one_cell: int, before_revision: int | None = None
-    ) -> tuple[StoredObservation, ...]:
         with self._connections.reading() as connection:
             rows = read_counting(
                 connection,
@@ -139,7 +131,6 @@ class ObservationStore(SharedStore):
                 of_one_cell=of_one_cell,
                 before_revision=before_revision,
             )
-        # A family of jobs is asked about by those who know the job.
         return tuple(stored_observation(row, "" if family else row.content) for row in rows)
 
     def _oldest(self) -> str | None:

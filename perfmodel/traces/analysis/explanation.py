@@ -11,10 +11,10 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, MissingExtraError
 from perfmodel.traces.analysis.host_operators import host_operators
+from perfmodel.traces.analysis.operator_work import PricedOperator, priced_operators, unpriced
 from perfmodel.traces.analysis.operators import joined_share, traced_operators
 from perfmodel.traces.analysis.steps import Steps, find_steps
 from perfmodel.traces.analysis.timeline import DeviceTime, device_times
-from perfmodel.traces.analysis.work import PricedOperator, priced_operators, unpriced
 from perfmodel.traces.trace import Trace
 from perfmodel.traces.traced_devices import TracedDevice
 
@@ -63,7 +63,6 @@ def explain_trace(
     *,
     accelerator: AcceleratorSpec | None = None,
     step: int | None = None,
-    catalog: Catalog | None = None,
 ) -> TraceExplanation:
     """Say what a trace says: steps, where time went, operators with their work.
 
@@ -86,7 +85,7 @@ def explain_trace(
     kernels = trace.kernels
     rows = np.flatnonzero(np.isin(steps.of_kernel, chosen) if chosen else kernels.duration_ns >= 0)
     device = main_device(trace)
-    spec = accelerator or _specification(device, catalog or Catalog.default())
+    spec = accelerator or _specification(device, Catalog.default())
     if len(kernels):
         found = traced_operators(trace, rows)
     else:

@@ -7,7 +7,6 @@ import hashlib
 import re
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import orjson
 
 import perfmodel.zoo
+from perfmodel.devices.extras import installed_version
 from perfmodel.features.steps.sketch import SKETCH_VERSION
 from perfmodel.graph.job import Job
 from perfmodel.types import Compiler, MemoryFormat, Precision
@@ -80,14 +80,7 @@ def _plain(value: Any) -> Any:
 
 @cache
 def _versions() -> dict[str, str]:
-    return {name: _version(name) for name in ("torch", "timm", "transformers")}
-
-
-def _version(library: str) -> str:
-    try:
-        return version(library)
-    except PackageNotFoundError:
-        return "absent"
+    return {name: installed_version(name) or "absent" for name in ("torch", "timm", "transformers")}
 
 
 @cache

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from perfmodel.devices.local import cache_folder
+from perfmodel.devices.local_cpu import cache_folder
 from perfmodel.errors import PerfModelError
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job

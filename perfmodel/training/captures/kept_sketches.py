@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from perfmodel.devices.local import cache_folder
+from perfmodel.devices.local_cpu import cache_folder
 from perfmodel.engines.local_engine import LocalEngine
 from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.errors import UnknownModelError

@@ -194,7 +194,7 @@ def draw_steps(groups: Groups, seed: int) -> list[ObservedSteps]:
         for other, beside in groups.items():
             if other != group and (other.cluster == group.cluster or other.job == group.job):
                 chosen.append(_some(beside, _OTHER_ROWS, rng))
-        sets.append(ObservedSteps.join(*chosen).pooled())
+        sets.append(ObservedSteps.join(chosen).pooled())
     return sets
 
 

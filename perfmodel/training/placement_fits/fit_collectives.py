@@ -145,13 +145,13 @@ def fit_constants(cells: CollectiveCells) -> CollectiveConstants:
         Those that are not plain do not count.
     """
     on_cores = cells.groups.intra_class == LinkClass.HOST_MEMORY
-    constants = _fit_accelerators(cells.rows(cells.plain & ~on_cores))
-    return fit_host_memory(cells.rows(cells.plain & on_cores), constants)
+    constants = _fit_accelerators(cells.take(cells.plain & ~on_cores))
+    return fit_host_memory(cells.take(cells.plain & on_cores), constants)
 
 
 def _fit_accelerators(plain: CollectiveCells) -> CollectiveConstants:
     unknowns = _Unknowns(plain)
-    parts = [plain.rows(mask) for _, mask in plain.by_collective()]
+    parts = [plain.take(mask) for _, mask in plain.by_collective()]
     logs = [np.log(part.time_s) for part in parts]
     weights = [_weights(part) for part in parts]
 

@@ -102,7 +102,7 @@ def fit_gap(alone: Mapping[Group, Measured], prior: ResidualPrior) -> ScriptGap:
 def _gap(
     alone: Mapping[Group, Measured], prior: ResidualPrior, sds: Mapping[Field, float]
 ) -> ScriptGap:
-    steps = ObservedSteps.join(*(one.steps for one in alone.values()))
+    steps = ObservedSteps.join([one.steps for one in alone.values()])
     posterior = calibrate(steps, prior)
     jobs: dict[str, set[str]] = {}
     for one in alone.values():

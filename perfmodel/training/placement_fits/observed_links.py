@@ -15,10 +15,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.data_parallel.data_parallel import DataParallelCells
 from perfmodel.placement.data_parallel.data_parallel_constants import DataParallelConstants
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Errors from which on the loss is no longer square, and those that are expected: of a step, and
 #: of the log of a machine's slowdown.

@@ -22,13 +22,13 @@ import numpy.typing as npt
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import TrainingError
-from perfmodel.features.arrays import BoolArray, FloatArray, take_rows
+from perfmodel.features.arrays import BoolArray, Columns, FloatArray
 from perfmodel.importers.own_profiles import SHARED_CORES, own_catalog, read_own_profiles
 from perfmodel.importers.published import PublishedCollective
 from perfmodel.importers.registry import FORMATS
 from perfmodel.placement.collectives.collective_constants import Collective, CollectiveConstants
 from perfmodel.placement.collectives.collectives import collective_time_s
-from perfmodel.placement.fabric.groups import CommGroups, join_groups
+from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fabric.host_link import link_of
 from perfmodel.placement.fabric.world_group import scaling_groups
 
@@ -51,7 +51,7 @@ _LAUNCHED = ("_dgx", "_pairwise_nvlink")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollectiveCells:
+class CollectiveCells(Columns):
     """Measured collectives as columns.
 
     Parameters
@@ -82,10 +82,6 @@ class CollectiveCells:
     def pairs(self) -> list[str]:
         """Device and operation of each row."""
         return [f"{a} {c}" for a, c in zip(self.accelerators, self.collectives, strict=True)]
-
-    def rows(self, chosen: BoolArray) -> CollectiveCells:
-        """Return some of the rows."""
-        return take_rows(self, chosen)
 
     def by_collective(self) -> Iterator[tuple[Collective, BoolArray]]:
         """Yield each operation that occurs, with the mask of its rows."""
@@ -168,7 +164,7 @@ def cells_of(
         collectives=np.array([cell[0] for cell in cells]),
         accelerators=np.array([cell[1] for cell in cells]),
         links=np.array([described[cell[1:5]][0] for cell in cells]),
-        groups=join_groups([described[cell[1:5]][1] for cell in cells]),
+        groups=CommGroups.join([described[cell[1:5]][1] for cell in cells]),
         size_bytes=np.array([cell[5] for cell in cells]),
         time_s=np.array([float(np.median(times[cell])) for cell in cells]),
         plain=np.array([_is_plain(cell[0], cell[1], cell[2], cell[5]) for cell in cells]),

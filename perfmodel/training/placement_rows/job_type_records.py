@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.features.arrays import FloatArray, take_rows
+from perfmodel.features.arrays import Columns, FloatArray
 from perfmodel.graph.job import Job
 from perfmodel.importers.published import PublishedPlacement
 from perfmodel.importers.registry import read_format
@@ -20,7 +20,7 @@ from perfmodel.types import Mode
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredCells:
+class MeasuredCells(Columns):
     """Cells of one table and their logarithmic step times.
 
     Parameters
@@ -33,10 +33,6 @@ class MeasuredCells:
     cells: JobTypeCells
     log_s: FloatArray
     observations: npt.NDArray[np.object_] | None = None
-
-    def take(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> MeasuredCells:
-        """Return some of the cells."""
-        return take_rows(self, rows)
 
     @property
     def step_time_s(self) -> FloatArray:

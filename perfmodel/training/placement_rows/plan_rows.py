@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidInputError
-from perfmodel.features.arrays import FloatArray, take_rows
+from perfmodel.features.arrays import Columns, FloatArray
 from perfmodel.graph.job import Job
 from perfmodel.importers.published import PublishedPlacement
 from perfmodel.placement.fabric.fabric import Fabric
@@ -38,7 +38,7 @@ Rows = npt.NDArray[np.bool_] | npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanRows:
+class PlanRows(Columns):
     """Measured steps of one stack of software.
 
     Parameters
@@ -60,10 +60,6 @@ class PlanRows:
     def __len__(self) -> int:
         """Return the number of steps."""
         return len(self.step_time_s)
-
-    def take(self, rows: Rows) -> PlanRows:
-        """Return some of the rows, by a mask or by positions."""
-        return take_rows(self, rows)
 
 
 def plan_rows(records: Sequence[PublishedPlacement], stack: Stack) -> PlanRows | None:

@@ -108,7 +108,7 @@ def _observed(
         cells = weighed_cells(estimator.core, job, seen, group.job, "")
         rows.append(ObservedSteps.of_one(cells, seen.step_time_s, seen.sync_time_s))
     return Measured(
-        steps=ObservedSteps.join(*rows),
+        steps=ObservedSteps.join(rows),
         placements=np.array(
             [
                 "".join(str(node.count) * node.repeat for node in record.placement.nodes)

@@ -41,15 +41,12 @@ class DeviceShares:
     """Shares of a step as features of the residual of its device.
 
     Keeps :class:`~perfmodel.training.probes.probe_plan.ProbeChooser`.
-
-    Parameters
-    ----------
-    noise : float
-        Standard deviation of a log time that no efficiency explains.
     """
 
-    def __init__(self, *, noise: float = 0.06) -> None:
-        self.noise_ = noise
+    #: Standard deviation of a log time that no efficiency explains.
+    noise_ = 0.06
+
+    def __init__(self) -> None:
         kinds = [_KIND_SPREAD**2] * len(KINDS)
         self.device_prior_: FloatArray = np.array([_DEVICE_SPREAD**2, _TRAINING_SPREAD**2, *kinds])
 

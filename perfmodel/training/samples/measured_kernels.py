@@ -16,7 +16,7 @@ import numpy as np
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import TrainingError
-from perfmodel.features.arrays import FloatArray, IntArray, take_rows
+from perfmodel.features.arrays import Columns, FloatArray, IntArray
 from perfmodel.features.kernels.kernel_calls import KernelCalls, kernel_calls
 from perfmodel.features.steps.sketch import StepSketch, step_sketch
 from perfmodel.features.steps.step import Step, StepSample
@@ -42,7 +42,7 @@ _Call = tuple[str, list[_Shape], int, _Shape, dict[str, AttrValue]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredCalls:
+class MeasuredCalls(Columns):
     """Kernel calls with their times.
 
     Parameters
@@ -55,10 +55,6 @@ class MeasuredCalls:
 
     def __len__(self) -> int:
         return len(self.calls)
-
-    def take(self, rows: IntArray | np.ndarray) -> MeasuredCalls:
-        """Return some of them."""
-        return take_rows(self, rows)
 
 
 def measured_calls(kernels: Sequence[PublishedKernel]) -> MeasuredCalls:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
+from perfmodel.devices.extras import installed_version
 from perfmodel.errors import CaptureBudgetError, DamagedArtifactError
 from perfmodel.graph.by_rule.rules import Point
 from perfmodel.graph.ir import Graph
@@ -113,7 +113,5 @@ def _same_libraries(captured_by: tuple[tuple[str, str], ...]) -> bool:
 
 def installed_release(library: str) -> str | None:
     """Return the version of an installed library without its build; None where there is none."""
-    try:
-        return version(library).partition("+")[0]
-    except PackageNotFoundError:
-        return None
+    found = installed_version(library)
+    return None if found is None else found.partition("+")[0]

@@ -8,8 +8,8 @@ from typing import cast
 
 from fastapi import Request
 
+from service.adapters.kubernetes.cluster_nodes import NodeCache, source_of
 from service.adapters.kubernetes.device_labels import DeviceLabel, DeviceTable
-from service.adapters.kubernetes.nodes import NodeCache, source_of
 from service.adapters.kubernetes.pods import Pod
 from service.adapters.kubernetes.rates import Cell, Device, JobGroups, RateCache
 from service.dispatch.dispatcher import Dispatcher

@@ -107,7 +107,7 @@ async def create(request: Request) -> Response:
     The same campaign always has the same `id`; another `title` makes another one.
     """
     body = await json_of(request)
-    state, caller = _state(request), caller_of(request)
+    state, caller = dispatcher_of(request).state, caller_of(request)
 
     def entered() -> tuple[dict[str, Any], bool]:
         found = enter_request(state.campaigns, body, caller=caller)
@@ -126,7 +126,7 @@ async def create(request: Request) -> Response:
 )
 async def campaigns(request: Request, cursor: Cursor = None, limit: Limit = 100) -> Response:
     """List campaigns with how far they are, in pages."""
-    state = _state(request)
+    state = dispatcher_of(request).state
 
     def answered() -> Response:
         page = state.campaigns.page(cursor=cursor, limit=limit)
@@ -142,7 +142,7 @@ async def campaigns(request: Request, cursor: Cursor = None, limit: Limit = 100)
 )
 async def campaign(request: Request, name: str) -> Response:
     """Say how far a campaign is, when it ends, and how its machines drifted."""
-    state = _state(request)
+    state = dispatcher_of(request).state
 
     def shown() -> dict[str, Any]:
         references = state.campaign_references.of_campaign(name)
@@ -165,7 +165,7 @@ async def results(
     limit: Limit = 100,
 ) -> Response:
     """List the tasks of a campaign with what came of them, in pages, those entered last first."""
-    kept = _state(request)
+    kept = dispatcher_of(request).state
 
     def answered() -> Response:
         _found(kept, name)
@@ -193,7 +193,7 @@ async def events(
     A stream that ends before its campaign does is opened again by whoever still wants to know;
     browsers do so by themselves. The first events say how things stand.
     """
-    state, threads = _state(request), dispatcher_of(request).threads
+    state, threads = dispatcher_of(request).state, dispatcher_of(request).threads
     # Before the stream begins: afterwards nothing can be refused any more.
     await threads.run(_found, state, name)
     feed = CampaignEvents(state.campaigns, name)
@@ -214,7 +214,7 @@ async def events(
 )
 async def cancel(request: Request, name: str) -> Response:
     """End a campaign: what waits is not begun, what runs is dropped, what is done stays."""
-    state = _state(request)
+    state = dispatcher_of(request).state
 
     def cancelled() -> dict[str, Any]:
         _found(state, name)
@@ -222,10 +222,6 @@ async def cancel(request: Request, name: str) -> Response:
         return _entry(state, _found(state, name))
 
     return json_response(await dispatcher_of(request).threads.run(cancelled))
-
-
-def _state(request: Request) -> State:
-    return dispatcher_of(request).state
 
 
 def _found(state: State, name: str) -> Campaign:

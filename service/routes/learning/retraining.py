@@ -87,7 +87,7 @@ async def retrain(request: Request) -> Response:
     false. `Location` is where to ask how far it is.
     """
     model, why, settings = _asked(await json_of(request))
-    state, caller = _state(request), caller_of(request)
+    state, caller = dispatcher_of(request).state, caller_of(request)
 
     def entered() -> dict[str, Any]:
         found, created = state.retrainings.start(model, why=why, caller=caller, settings=settings)
@@ -111,7 +111,7 @@ async def retrainings(
     limit: Limit = 100,
 ) -> Response:
     """List retrainings with how far they are and what was decided, in pages."""
-    state = _state(request)
+    state = dispatcher_of(request).state
 
     def answered() -> Response:
         page = state.retrainings.page(model=model, cursor=cursor, limit=limit)
@@ -127,7 +127,7 @@ async def retrainings(
 )
 async def retraining(request: Request, name: str) -> Response:
     """Say how far a retraining is, phase by phase, and what the gate decided."""
-    state = _state(request)
+    state = dispatcher_of(request).state
     found = await dispatcher_of(request).threads.run(_found, state, name)
     return json_response(retraining_to_dict(found))
 
@@ -144,7 +144,7 @@ async def log(
     limit: Limit = 1_000,
 ) -> Response:
     """Return lines of its log, oldest first, wherever it runs, and while it does."""
-    state = _state(request)
+    state = dispatcher_of(request).state
 
     def answered() -> dict[str, Any]:
         _found(state, name)
@@ -161,7 +161,7 @@ async def log(
 )
 async def cancel(request: Request, name: str) -> Response:
     """End a retraining without a result; 409 where it has ended, or its version is published."""
-    state = _state(request)
+    state = dispatcher_of(request).state
 
     def cancelled() -> Retraining:
         before = _found(state, name)
@@ -190,10 +190,6 @@ def _asked(body: object) -> tuple[str, str, dict[str, Any]]:
     if not isinstance(why, str) or len(why) > 1_000:
         raise InvalidInputError("why must be a text of at most 1000 characters.", pointer="/why")
     return model, why, parse_settings(fields.get("settings", {})).to_dict()
-
-
-def _state(request: Request) -> State:
-    return dispatcher_of(request).state
 
 
 def _found(state: State, name: str) -> Retraining:

@@ -85,7 +85,7 @@ def test_probes_are_never_asked_and_help(folder: Path) -> None:
     learner = _learner(0).fit([SAMPLES[i] for i in fold.train])
     sets = probe_sets(SAMPLES, fold, learner, 1)
     assert set(sets) == {"planned", "random-0"}
-    asked = table.where((table.device == "Mid-2") & (table.probes > 0))
+    asked = table.take((table.device == "Mid-2") & (table.probes > 0))
     probed = {SAMPLES[i].model for positions in sets.values() for i in positions}
     assert not probed & set(asked.model.tolist())
 

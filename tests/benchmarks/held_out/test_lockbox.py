@@ -133,7 +133,7 @@ def test_the_page_sets_both_side_by_side(tmp_path: Path) -> None:
     )
     lines = compared(answers)
     assert {"unseen-device", "unseen-family"} <= {one.goal.split for one in lines}
-    locked = answers.where(answers.split == LOCKBOX)
+    locked = answers.take(answers.split == LOCKBOX)
     why = locks(
         locked.device.tolist(), locked.family.tolist(), locked.model.tolist(), locked.mode.tolist()
     )

@@ -15,9 +15,9 @@ from perfmodel.estimator.captures.capture_pool import CapturePool
 from perfmodel.estimator.captures.turns import Turns
 from perfmodel.estimator.jobs.capture import capture_in_process
 from perfmodel.estimator.jobs.capture_terms import (
+    TERMS,
     CaptureBudget,
     CaptureTerms,
-    enter_terms,
     terms_of_request,
 )
 from perfmodel.estimator.jobs.captured_step import CapturedStep
@@ -105,7 +105,7 @@ def test_a_pool_captures_on_the_terms_of_the_request() -> None:
     try:
         terms = CaptureTerms(caller="a", budget=CaptureBudget(nodes=3))
         context = copy_context()
-        context.run(enter_terms, terms)
+        context.run(TERMS.set, terms)
         with pytest.raises(CaptureBudgetError):
             context.run(pool, MLP)
         # It was tried: the same is refused at once, more is tried again.

@@ -86,7 +86,7 @@ def test_steps_that_are_weighed_together_are_those_of_each(estimator: Estimator)
         )
         for one in some
     ]
-    alone = ObservedSteps.join(*each).pooled()
+    alone = ObservedSteps.join(each).pooled()
     assert together.cells.identities() == alone.cells.identities()
     for name in ("compute_s", "exposed_communication_s", "communication_s"):
         expected = getattr(alone.cells.parts, name)

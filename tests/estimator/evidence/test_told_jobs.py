@@ -13,6 +13,7 @@ from perfmodel.estimator import Estimator
 from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.evidence.told_jobs import MOST_CELLS, MOST_JOBS, ToldJobs
 from perfmodel.estimator.tables.curve import CurveQuestion
+from perfmodel.estimator.tables.estimates import answer_from_memory
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
@@ -104,9 +105,9 @@ def test_what_is_in_memory_is_told_without_waiting(estimator: Estimator) -> None
     )
     told = ToldJobs(estimator.core, _of_other(estimator))
     observed = ObservedJob.of(estimator.core, prepared, (), told=told)
-    assert estimator.answer_from_memory(prepared, placement, observed) is None
+    assert answer_from_memory(estimator.core, prepared, placement, observed) is None
     answer = estimator.answer(prepared, placement, observed)
-    assert estimator.answer_from_memory(prepared, placement, observed) == answer
+    assert answer_from_memory(estimator.core, prepared, placement, observed) == answer
 
 
 def test_a_matrix_and_a_curve_are_cell_by_cell_the_same(estimator: Estimator) -> None:

@@ -11,7 +11,7 @@ from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.estimator.single.loading import load_model
 from perfmodel.estimator.single.operators_alone import OperatorCall, predict_operators
 from perfmodel.graph.ir import Graph, Node, Tensor
-from perfmodel.traces.analysis.work import roofline_s
+from perfmodel.traces.analysis.operator_work import roofline_s
 from perfmodel.types import Phase, Precision, Role
 
 SHIPPED = Path(__file__).parents[3] / "models"

@@ -12,6 +12,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidPlacementError, UnknownAcceleratorError, UnknownModelError
 from perfmodel.estimator import CapturedStep, Estimator, PreparedJob
 from perfmodel.estimator.single.analytical import AnalyticalModel
+from perfmodel.estimator.tables.estimates import answer_from_memory
 from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_identity import job_reference
@@ -101,9 +102,9 @@ def test_answers_from_memory_equal_the_first(estimator: Estimator) -> None:
     prepared = estimator.core.prepared(Job(model="zoo/one", batch_size=8))
     assert prepared is not None
     placement = estimator.core.resolve(parse_placement("A10"))
-    assert estimator.answer_from_memory(prepared, placement) == first
+    assert answer_from_memory(estimator.core, prepared, placement) == first
     unseen = estimator.core.resolve(parse_placement("L4"))
-    assert estimator.answer_from_memory(prepared, unseen) is None
+    assert answer_from_memory(estimator.core, prepared, unseen) is None
 
 
 def test_threads_get_the_same_answers(estimator: Estimator) -> None:

@@ -68,7 +68,7 @@ def test_an_observed_cell_is_answered_near_its_measurement():
     mine = world.measured(at, device=0.2)
     mine = replace(mine, step_time_s=mine.step_time_s * 1.05, sync_time_s=mine.sync_time_s * 1.05)
     rest = odd.take((odd.cells.ranks != 8) | (odd.cells.hosts != 2))
-    found = errors(calibrate(ObservedSteps.join(rest, mine), world.PRIOR), mine)
+    found = errors(calibrate(ObservedSteps.join([rest, mine]), world.PRIOR), mine)
     without = errors(calibrate(rest, world.PRIOR), mine)
     assert without[0] > 0.035
     assert found[0] < 0.022
@@ -79,7 +79,7 @@ def test_repeats_are_answered_near_their_mean():
     usual = world.measured(at).step_time_s
     times = [0.98, 1.02]
     seen = ObservedSteps.join(
-        *(ObservedSteps(cells=at, step_time_s=usual * t, sync_time_s=np.zeros(1)) for t in times)
+        [ObservedSteps(cells=at, step_time_s=usual * t, sync_time_s=np.zeros(1)) for t in times]
     )
     answer = calibrate(seen, world.PRIOR).apply(at).parts.step_time_s[0] / usual[0]
     assert answer == pytest.approx(1.0, abs=0.005)

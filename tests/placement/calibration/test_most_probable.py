@@ -27,13 +27,13 @@ def levels(freedom: float) -> ResidualPrior:
 def table(odd: float) -> ObservedSteps:
     """Return three jobs on three machines as predicted, but for one job on one of them."""
     return ObservedSteps.join(
-        *(
+        [
             world.measured(
                 world.cells(ONE, job=job, cluster=machine), device=odd * (job == machine == "c")
             )
             for job in "abc"
             for machine in "abc"
-        )
+        ]
     )
 
 
@@ -92,7 +92,7 @@ def test_what_is_misplaced_leaves_the_whole_step_as_sure_as_before():
 
 def test_what_is_misplaced_stays_positive_with_repeats_and_outliers():
     at = world.cells(((8, 2, 4),), (32,))
-    steps = ObservedSteps.join(*(world.measured(at, seed=seed) for seed in (1, 2, 3)))
+    steps = ObservedSteps.join([world.measured(at, seed=seed) for seed in (1, 2, 3)])
     noise = replace(NOISE, misplaced=0.5)
     comparisons = Comparisons.of(steps, noise)
     trust = np.array([1.0, 0.1, 1.0, 1.0, 1.0, 0.02])
@@ -102,7 +102,7 @@ def test_what_is_misplaced_stays_positive_with_repeats_and_outliers():
 @pytest.mark.parametrize("repeats", [1, 2])
 def test_a_misfit_without_an_inverse_is_that_with_it(repeats):
     at = world.cells(((1, 1, 1), (8, 2, 4)))
-    steps = ObservedSteps.join(*(world.measured(at, seed=seed) for seed in range(repeats)))
+    steps = ObservedSteps.join([world.measured(at, seed=seed) for seed in range(repeats)])
     comparisons = Comparisons.of(steps, replace(NOISE, misplaced=0.1))
     trust = np.linspace(0.2, 1.0, len(comparisons.values))
     errors = comparisons.errors(trust)

@@ -32,7 +32,6 @@ def row(groups: CommGroups, position: int = 0) -> dict[str, float]:
 def test_hosts_are_looked_up_and_counted() -> None:
     found = fabric("2x(8xA100)+4xV100@ib-100g")
     assert (found.placement.accelerator_count, found.placement.host_count) == (20, 3)
-    assert dict(found.kinds) == {"A100-SXM4-40GB": 16, "V100-SXM2-16GB": 4}
     assert [one.name for one in found.accelerators] == ["A100-SXM4-40GB", "V100-SXM2-16GB"]
     assert [one.link.name for one in found.hosts] == ["nvswitch3", "nvlink2-mesh"]
 

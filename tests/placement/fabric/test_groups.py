@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfmodel.placement.fabric.groups import CommGroups, join_groups
+from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.topology.links import LinkClass
 
 
@@ -18,7 +18,7 @@ def test_groups_inside_one_host_share_no_network() -> None:
 def test_groups_are_joined_in_order_and_taken_by_mask_or_position() -> None:
     two = CommGroups.one_host([2, 3], LinkClass.PCIE, 1e10)
     one = CommGroups.one_host(8, LinkClass.NVSWITCH, 3e11)
-    joined = join_groups([two, one])
+    joined = CommGroups.join([two, one])
     assert joined.ranks.tolist() == [2, 3, 8]
     assert joined.intra_class.tolist() == [LinkClass.PCIE, LinkClass.PCIE, LinkClass.NVSWITCH]
     assert joined.take(joined.ranks > 2).ranks.tolist() == [3, 8]

@@ -23,7 +23,6 @@ def _kernel(flops: float, elements: float) -> EngineKernels:
     return EngineKernels(
         flops=np.array([flops]),
         elements=np.array([elements]),
-        is_product=np.array([flops > 0]),
         is_convolution=np.array([False]),
         is_known=True,
     )

@@ -13,11 +13,11 @@ from guarded_service import CREATED, Guarded, guarded_service, make_app
 
 from perfmodel.errors import InvalidInputError, StoreError
 from service.access import install
+from service.access.access_policy import MAX_CALLERS, Entry, Policy, RateLimiter, Refusal
 from service.access.audit import AuditLog
 from service.access.install import check_binding
 from service.access.key_file import KeyFile
 from service.access.keys import new_key
-from service.access.policy import MAX_CALLERS, Entry, Policy, RateLimiter, Refusal
 
 guarded = pytest.fixture(scope="module")(guarded_service)
 

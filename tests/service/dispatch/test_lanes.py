@@ -16,7 +16,7 @@ from waiting import PATIENCE_S, until
 
 from perfmodel.errors import BusyError
 from perfmodel.estimator.captures.turns import Turns
-from perfmodel.estimator.jobs.capture_terms import CaptureTerms, enter_terms
+from perfmodel.estimator.jobs.capture_terms import TERMS, CaptureTerms
 from service.answering.thread_pool import ThreadPool
 from service.http.errors import OverloadedError, TooManyWaitingError
 from service.metrics.registry import Metrics
@@ -84,7 +84,7 @@ def test_background_rounds_do_not_wait_for_captures(tmp_path: Path) -> None:
 
 def _on_terms_of(caller: str) -> Any:
     context = copy_context()
-    context.run(enter_terms, CaptureTerms(caller=caller))
+    context.run(TERMS.set, CaptureTerms(caller=caller))
     return context.run
 
 

@@ -92,5 +92,5 @@ def test_a_sweep_goes_on_after_the_database_was_away(
     assert _LONGEST_PAUSE_S <= 1.0  # so that what expired is gone within two seconds
     expiry.start()
     until(lambda: len(swept) >= 3)
-    expiry.stop()
+    expiry.close()
     state.close()

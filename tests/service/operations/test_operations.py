@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -20,6 +21,7 @@ from perfmodel.store.state.operations import OperationStore
 from service.access.keys import new_key
 from service.metrics.registry import Metrics
 from service.operations.kept_request import KeptRequest
+from service.operations.middleware import RespondAsync
 from service.operations.runner import Runner
 from service.routes.graphs import GRAPH_EXAMPLE
 from service.schemas.state_bodies import OperationEntry, OperationsAnswer
@@ -248,3 +250,29 @@ def test_it_ends_whenever_it_is_told_to() -> None:
 
     for turns in range(8):
         asyncio.run(ends_after(turns))
+
+
+def test_a_request_whose_sender_leaves_is_not_kept() -> None:
+    messages = iter(
+        [
+            {"type": "http.request", "body": b'{"jobs": [', "more_body": True},
+            {"type": "http.disconnect"},
+        ]
+    )
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return next(messages)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def app(*given: Any) -> None:
+        raise AssertionError("It was passed on.")
+
+    # A runner that keeps nothing: to submit to it would fail.
+    later = RespondAsync(app, runner=SimpleNamespace(inner=None))  # type: ignore[arg-type]
+    headers = [(b"prefer", b"respond-async")]
+    scope = {"type": "http", "method": "POST", "path": "/v1/matrix", "headers": headers}
+    asyncio.run(later(scope, receive, send))
+    assert sent == []

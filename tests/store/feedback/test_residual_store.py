@@ -153,7 +153,7 @@ def test_what_counted_before_a_transaction_is_read_back(
     observations.add([stored_observation("a", step_time_s=0.1)])
     observations.add([stored_observation(key, step_time_s=0.2) for key in "bc"])
     a, b, c = residuals.uncompared(limit=10)
-    assert observations.recent("a", before_revision=a.revision) == ()
+    assert observations.counting("a", before_revision=a.revision) == ()
     for one in (b, c):
-        before = observations.recent("a", before_revision=one.revision)
+        before = observations.counting("a", before_revision=one.revision)
         assert [seen.key for seen in before] == ["a"]

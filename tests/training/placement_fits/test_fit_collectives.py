@@ -70,6 +70,6 @@ def test_shipped_constants_fit_the_tables() -> None:
     if not folder:
         pytest.skip("PERFMODEL_DATA is not set")
     cells = read_cells(Path(folder))
-    plain = cells.rows(cells.plain)
+    plain = cells.take(cells.plain)
     errors = np.abs(plain.predicted_s(CollectiveConstants.fitted()) / plain.time_s - 1)
     assert errors.mean() < 0.09

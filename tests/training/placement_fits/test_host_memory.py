@@ -86,10 +86,10 @@ def test_without_rows_the_prior_stands() -> None:
 
 
 def _joined(first: CollectiveCells, second: CollectiveCells) -> CollectiveCells:
-    from perfmodel.placement.fabric.groups import join_groups
+    from perfmodel.placement.fabric.groups import CommGroups
 
     return CollectiveCells(
-        groups=join_groups([first.groups, second.groups]),
+        groups=CommGroups.join([first.groups, second.groups]),
         **{
             name: np.concatenate([getattr(first, name), getattr(second, name)])
             for name in (

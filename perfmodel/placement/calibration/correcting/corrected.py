@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.arrays import Columns, FloatArray
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.calibration.correcting.paired_rows import ObservedColumns, PairedRows
 from perfmodel.placement.calibration.residual_prior import ResidualPrior
@@ -17,7 +18,6 @@ from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field, Response
 from perfmodel.placement.step_parts import StepParts
 
-FloatArray = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
 
 #: Pairs of a step and an observed row that are worked on together: as many as caches hold.
@@ -25,7 +25,7 @@ _PAIRS_AT_ONCE = 50_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class CalibratedSteps:
+class CalibratedSteps(Columns):
     """Steps after calibration.
 
     Parameters
@@ -43,30 +43,11 @@ class CalibratedSteps:
     learned: FloatArray
     seen: npt.NDArray[np.bool_]
 
-    def take(self, rows: Any) -> Self:
-        """Return some of the rows, by whatever indexes a column."""
-        return type(self)(
-            parts=self.parts.each(lambda part: part[rows]),
-            log_sd=self.log_sd[rows],
-            learned=self.learned[rows],
-            seen=self.seen[rows],
-        )
-
     def replaced(self, rows: Codes, others: Self) -> Self:
         """Return the same with other steps in some of its rows."""
         order = np.arange(len(self.log_sd))
         order[rows] = len(order) + np.arange(len(rows))
         return self.join([self, others]).take(order)
-
-    @classmethod
-    def join(cls, pieces: Sequence[Self]) -> Self:
-        """Return the rows of several, one after the other."""
-        return cls(
-            parts=StepParts.join([one.parts for one in pieces]),
-            log_sd=np.concatenate([one.log_sd for one in pieces]),
-            learned=np.concatenate([one.learned for one in pieces]),
-            seen=np.concatenate([one.seen for one in pieces]),
-        )
 
     def interval(self, deviations: float = DEVIATIONS) -> tuple[FloatArray, FloatArray]:
         """Return both ends of the interval of the step time, by default of 90 %."""
@@ -80,8 +61,6 @@ class Posterior:
 
     Parameters
     ----------
-    columns : ObservedColumns
-        The observed rows.
     coefficients : ndarray, shape (fields, observed)
         The residual is the prior mean plus the covariance with the observed rows times these.
     wider : ndarray, shape (fields, observed), or None

@@ -17,13 +17,13 @@ from typing import Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.residual_prior import ResidualPrior
 from perfmodel.placement.calibration.residual_shapes import SHAPES, ShapeColumns
 from perfmodel.placement.calibration.residual_terms import OF_MACHINE
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field
 
-FloatArray = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
 Placement = tuple[float, float, float, str]
 T = TypeVar("T", bound=Hashable)
@@ -60,8 +60,6 @@ class ObservedColumns:
         For ``job``, ``machine`` and ``fabric`` the words that occur, and which each row has.
     placements, batches
         The same for ranks, largest share, hosts and setting, and for batches.
-    cells : frozenset of tuple
-        Their identities.
     """
 
     words: Mapping[str, tuple[list[str], Codes]]

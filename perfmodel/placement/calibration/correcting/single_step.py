@@ -17,21 +17,19 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.lru import LruCache
-from perfmodel.placement.calibration.correcting.corrected import Posterior
 from perfmodel.placement.calibration.correcting.response_numbers import (
     Responded,
     SingleStep,
     respond,
 )
 from perfmodel.placement.calibration.correcting.surroundings import Surroundings
+from perfmodel.placement.calibration.correcting.weighed import Weighed
 from perfmodel.placement.calibration.residual_prior import Noise
 from perfmodel.placement.calibration.step_response import Field
 from perfmodel.placement.step_parts import StepNumbers
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Surroundings of one job that are kept; one takes some twenty kilobytes.
 _KEPT = 64
@@ -51,12 +49,14 @@ class SingleSteps:
 
     Parameters
     ----------
-    posteriors : sequence of Posterior
-        All that explain the observations of the job.
+    job : sequence of Weighed
+        All that explains the observations of the job.
     """
 
-    def __init__(self, posteriors: Sequence[Posterior]) -> None:
-        self._posteriors, first = posteriors, posteriors[0]
+    def __init__(self, job: Sequence[Weighed]) -> None:
+        self._shares = [one.share for one in job]
+        self._posteriors = posteriors = [one.posterior for one in job]
+        first = posteriors[0]
         self._cells = first.columns.cells
         self._words = {n: frozenset(w) for n, (w, _) in first.columns.words.items()}
         self._settings = {setting for *_, setting in first.columns.placements[0]} | {""}
@@ -65,10 +65,10 @@ class SingleSteps:
         self._expected = [self._means.get(one.name.lower(), 0.0) for one in Field]
         self._known: LruCache[tuple[object, ...], Surroundings] = LruCache(_KEPT)
 
-    def correct(self, step: SingleStep) -> list[CalibratedStep]:
-        """Return a step as each posterior believes it to be; none where it was observed itself."""
+    def correct(self, step: SingleStep) -> CalibratedStep | None:
+        """Return a step as it is believed to be; None where it was observed itself."""
         if step.identity in self._cells:
-            return []
+            return None
         around, (numbers, features) = self._around(step), _numbers(step)
         near = np.exp(features.dot(around.exponents))
         curves, weights = near.take(around.curves), numbers.take(around.numbers)
@@ -79,7 +79,7 @@ class SingleSteps:
             terms = np.array(responded.slopes).take(around.fields) * weights
             log_sd = _log_sd(self._noise, responded, one.left(terms, curves))
             found.append(CalibratedStep(responded.parts, log_sd))
-        return found
+        return found[0] if len(found) == 1 else _together(self._shares, found)
 
     def _around(self, step: SingleStep) -> Surroundings:
         words = self._words
@@ -107,6 +107,24 @@ class SingleSteps:
         if step.hosts == 1:
             expected[Field.COMMUNICATION] += self._means.get("one_host", 0.0)
         return expected
+
+
+def _together(shares: Sequence[float], found: Sequence[CalibratedStep]) -> CalibratedStep:
+    """Return the weighed mean of answers; as :mod:`.weighed`."""
+    logs = [math.log(one.parts.step_time_s) for one in found]
+    log = sum(share * each for share, each in zip(shares, logs, strict=True))
+    mean_s = sum(share * one.parts.step_time_s for share, one in zip(shares, found, strict=True))
+    variance = sum(
+        share * (one.log_sd**2 + (each - log) ** 2)
+        for share, one, each in zip(shares, found, logs, strict=True)
+    )
+    weights = [share * math.exp(log) / mean_s for share in shares]
+    columns = zip(*(one.parts for one in found), strict=True)
+    parts = [
+        sum(weight * value for weight, value in zip(weights, column, strict=True))
+        for column in columns
+    ]
+    return CalibratedStep(StepNumbers(*parts), math.sqrt(variance))
 
 
 def _log_sd(noise: Noise, found: Responded, unknown: float) -> float:

@@ -14,6 +14,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.correcting.corrected import Posterior
 from perfmodel.placement.calibration.correcting.paired_rows import ObservedColumns, factors
 from perfmodel.placement.calibration.correcting.response_numbers import SingleStep
@@ -28,7 +29,6 @@ from perfmodel.placement.calibration.residual_shapes import (
 from perfmodel.placement.calibration.residual_terms import OF_MACHINE, Term
 from perfmodel.placement.calibration.step_response import Field
 
-FloatArray = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
 
 _SCOPES = ("all", "place", "job", "own")

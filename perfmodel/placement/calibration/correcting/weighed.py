@@ -10,26 +10,20 @@ observation cannot tell which. With shares :math:`w_m` and what each residual ma
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.correcting.corrected import (
     CalibratedSteps,
     Codes,
     Posterior,
     correct,
 )
-from perfmodel.placement.calibration.correcting.response_numbers import SingleStep
-from perfmodel.placement.calibration.correcting.single_step import CalibratedStep, SingleSteps
 from perfmodel.placement.calibration.step_cells import StepCells
-from perfmodel.placement.step_parts import StepNumbers
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class Weighed(NamedTuple):
@@ -97,35 +91,3 @@ def _together(pieces: Sequence[tuple[Codes, FloatArray, CalibratedSteps]]) -> Ca
         for name in fields(parts):
             getattr(parts, name.name)[rows] += weight * getattr(one.parts, name.name)
     return CalibratedSteps(parts=parts, log_sd=np.sqrt(variance), learned=learned, seen=first.seen)
-
-
-class WeighedSingleSteps:
-    """Corrects single steps by all residuals of a job; may be shared by threads."""
-
-    def __init__(self, job: Sequence[Weighed]) -> None:
-        self._shares = [one.share for one in job]
-        self._steps = SingleSteps([one.posterior for one in job])
-
-    def correct(self, step: SingleStep) -> CalibratedStep | None:
-        """Return a step as it is believed to be; None where it was observed itself."""
-        found = self._steps.correct(step)
-        if len(found) > 1:
-            return _one_together(list(zip(self._shares, found, strict=True)))
-        return found[0] if found else None
-
-
-def _one_together(found: Sequence[tuple[float, CalibratedStep]]) -> CalibratedStep:
-    logs = [math.log(one.parts.step_time_s) for _, one in found]
-    log = sum(share * each for (share, _), each in zip(found, logs, strict=True))
-    mean_s = sum(share * one.parts.step_time_s for share, one in found)
-    variance = sum(
-        share * (one.log_sd**2 + (each - log) ** 2)
-        for (share, one), each in zip(found, logs, strict=True)
-    )
-    weights = [share * math.exp(log) / mean_s for share, _ in found]
-    columns = zip(*(one.parts for _, one in found), strict=True)
-    parts = [
-        sum(weight * value for weight, value in zip(weights, column, strict=True))
-        for column in columns
-    ]
-    return CalibratedStep(StepNumbers(*parts), math.sqrt(variance))

@@ -8,7 +8,6 @@ import pytest
 
 from perfmodel.placement.calibration.calibration import calibrate
 from perfmodel.placement.calibration.correcting.response_numbers import SingleStep, respond
-from perfmodel.placement.calibration.correcting.single_step import SingleSteps
 from perfmodel.placement.calibration.correcting.surroundings import Surroundings
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field, Response
@@ -49,7 +48,7 @@ def test_machines_and_fabrics_that_were_not_observed_are_alike(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen = world.measured(world.cells(), device=0.5, communication=1.0)
-    steps = SingleSteps([calibrate(seen).posterior])
+    steps = calibrate(seen).single_steps
     made = []
     of = Surroundings.of
     monkeypatch.setattr(Surroundings, "of", lambda *given: made.append(given) or of(*given))

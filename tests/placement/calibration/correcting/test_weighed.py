@@ -55,8 +55,10 @@ def test_a_step_that_device_or_host_may_slow_is_answered_between_both() -> None:
 def test_another_observation_tells_which_it_is() -> None:
     # On a device ten times as fast the step is as short as the device: it was not the host.
     both = ObservedSteps.join(
-        ObservedSteps.of_one(alone(1.0, "slow"), 4.0, None),
-        ObservedSteps.of_one(alone(0.1, "fast"), 0.4, None),
+        [
+            ObservedSteps.of_one(alone(1.0, "slow"), 4.0, None),
+            ObservedSteps.of_one(alone(0.1, "fast"), 0.4, None),
+        ]
     )
     found = calibrate(both, EITHER)
     assert found.share > 0.9

@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 from cluster_bodies import A100, H100, T4, node
 
-from service.adapters.kubernetes.nodes import ClusterSource, FileSource, NodeCache, source_of
+from service.adapters.kubernetes.cluster_nodes import (
+    ClusterSource,
+    FileSource,
+    NodeCache,
+    source_of,
+)
 
 FLAVOR = {"metadata": {"name": "fast"}, "spec": {"nodeLabels": {"nvidia.com/gpu.product": H100}}}
 NODES = [node("n1", H100), node("n2", T4), node("n3", None)]

@@ -80,8 +80,6 @@ def priced_operators(
     ----------
     operators : sequence of TracedOperator
         Longest first: beyond some thousands they are not priced.
-    device : AcceleratorSpec or None
-        Whose roofline is drawn.
 
     Raises
     ------

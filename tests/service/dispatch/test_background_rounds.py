@@ -10,7 +10,7 @@ import pytest
 from waiting import PATIENCE_S
 
 from service.answering.thread_pool import ThreadPool
-from service.dispatch.background import BackgroundRounds, Preparation
+from service.dispatch.background_rounds import BackgroundRounds, Preparation
 from service.http.errors import OverloadedError
 from service.metrics.registry import Metrics
 

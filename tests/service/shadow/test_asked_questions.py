@@ -13,7 +13,7 @@ from two_hosts import two_hosts
 
 from perfmodel.store.shadow.asked_questions import AskedQuestionStore
 from perfmodel.store.sql.connections import Connections
-from service.shadow.asked import AskedQuestions, cells_of
+from service.shadow.asked_questions import AskedQuestions, cells_of
 
 JOB = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
 
@@ -35,7 +35,7 @@ def test_cells_of_all_kinds_of_questions_are_kept(tmp_path: Path) -> None:
         service.ask("rank", job=JOB, placements=["8xT4"])
         # What is refused was not answered.
         service.ask("predict", 422, job=JOB, placement="nothing")
-        service.dispatcher.shadow.asked.keep()
+        service.dispatcher.shadow.asked.poll()
         url = service.dispatcher.state.database.url
         node = {"accelerator": "T4", "count": 4, "link": None}
         kept = _kept(url)
@@ -45,7 +45,7 @@ def test_cells_of_all_kinds_of_questions_are_kept(tmp_path: Path) -> None:
         assert all(one.keys() == {"job", "placement"} and one["job"] == JOB for one in kept)
         # Asked again soon: it is not written again.
         service.ask("predict", job=JOB, placement="T4")
-        assert service.dispatcher.shadow.asked.keep() == 0
+        assert service.dispatcher.shadow.asked.poll() == 0
 
 
 def test_hosts_add_up(new_migrated_url: Any, tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_hosts_add_up(new_migrated_url: Any, tmp_path: Path) -> None:
             ask = {"job": JOB, "placement": placement}
             assert host.post("/v1/predict", json=ask).status_code == 200
             dispatcher: Any = host.app.state.dispatcher  # type: ignore[attr-defined]
-            dispatcher.shadow.asked.keep()
+            dispatcher.shadow.asked.poll()
         assert [one["placement"] for one in _kept(url)] == ["T4", "A10"]
 
 
@@ -64,13 +64,13 @@ def test_what_waits_to_be_kept_is_bounded(tmp_path: Path) -> None:
     store = AskedQuestionStore(connections, most=1_000, most_bytes=1_000_000)
     asked = AskedQuestions(store)
     asked.note(b" " * 300_000)
-    assert asked.keep() == 0
+    assert asked.poll() == 0
     for number in range(100):
         asked.note(orjson.dumps({"job": JOB, "placement": f"{number + 1}xT4"}))
     # The last 64 of them.
-    assert asked.keep() == 64
+    assert asked.poll() == 64
     asked.note(orjson.dumps({"job": {"model": "x" * 20_000}, "placement": "T4"}))
-    assert asked.keep() == 0
+    assert asked.poll() == 0
     connections.close()
 
 
@@ -85,7 +85,7 @@ def test_a_table_is_sampled_over_its_jobs_and_placements() -> None:
 def test_nothing_is_kept_where_nothing_shall_be(tmp_path: Path) -> None:
     with held_service(tmp_path, shadow_questions=0, shadow_poll_s=0) as service:
         service.ask("predict", job=JOB, placement="T4")
-        service.dispatcher.shadow.asked.keep()
+        service.dispatcher.shadow.asked.poll()
         assert _kept(service.dispatcher.state.database.url) == []
 
 
@@ -101,7 +101,7 @@ def test_what_schedulers_ask_is_kept_too(tmp_path: Path) -> None:
             content = paths[route]["post"]["requestBody"]["content"]["application/json"]
             [example] = content["examples"].values()
             assert service.client.post(route, json=example["value"]).status_code == 200
-            assert asked.keep() == placements, route
+            assert asked.poll() == placements, route
         kept = _kept(service.dispatcher.state.database.url)
         for one in kept:
             service.ask("predict", **one)

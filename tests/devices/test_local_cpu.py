@@ -11,7 +11,7 @@ import pytest
 from perfmodel.devices import cpu_bench
 from perfmodel.devices.cpu_bench import Effort, Rates, best_time_s
 from perfmodel.devices.cpu_facts import CpuFacts
-from perfmodel.devices.local import LocalCpu, cache_folder, spec_of
+from perfmodel.devices.local_cpu import LocalCpu, cache_folder, spec_of
 from perfmodel.devices.machine_load import LoadMeter
 
 QUICK = Effort(gemm_size=256, gemm_budget_s=0.02, stream_bytes=2**24, stream_budget_s=0.02)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, final
 
 import orjson
 
@@ -13,7 +12,7 @@ from perfmodel.lru import LruCache
 from perfmodel.placement.topology.parse import format_placement
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.store.shadow.asked_questions import AskedQuestion, AskedQuestionStore
-from perfmodel.store.sql.revisions import poll_until
+from perfmodel.store.sql.polling import PollingThread
 
 #: Bodies that wait to be kept, and the largest of them, bytes: a process asked more often keeps
 #: those that came last.
@@ -31,7 +30,8 @@ _REMEMBERED = 512
 _STRIDE = 0.618_033_988_749_895
 
 
-class AskedQuestions:
+@final
+class AskedQuestions(PollingThread):
     """Takes bodies of questions that were answered, and keeps some of their cells.
 
     A cell is one job on one placement. Who asked, with which key, what was observed and how long
@@ -44,12 +44,11 @@ class AskedQuestions:
     """
 
     def __init__(self, store: AskedQuestionStore, *, is_kept: bool = True) -> None:
+        super().__init__("asked", every_s=_EVERY_S, complaint="what is asked cannot be kept")
         self._store = store
         self._is_kept = is_kept
         self._bodies: deque[bytes] = deque(maxlen=_MOST_WAITING)
         self._lately: LruCache[str, bool] = LruCache(_REMEMBERED)
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
 
     def note(self, body: bytes) -> None:
         """Take the body of a question that was answered; for any thread."""
@@ -69,17 +68,10 @@ class AskedQuestions:
 
     def start(self) -> None:
         """Begin to keep what is noted."""
-        if self._is_kept and self._thread is None:
-            self._thread = threading.Thread(target=self._watch, name="asked", daemon=True)
-            self._thread.start()
+        if self._is_kept:
+            super().start()
 
-    def close(self) -> None:
-        """Keep nothing more."""
-        self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def keep(self) -> int:
+    def poll(self) -> int:
         """Keep what was noted until now; return how many cells were written.
 
         Raises
@@ -100,11 +92,6 @@ class AskedQuestions:
                 content = orjson.dumps(cell, option=orjson.OPT_SORT_KEYS).decode()
                 if len(content) <= _LONGEST:
                     yield AskedQuestion(content=content)
-
-    def _watch(self) -> None:
-        poll_until(
-            self._ended, self.keep, every_s=_EVERY_S, complaint="what is asked cannot be kept"
-        )
 
 
 def cells_of(question: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from perfmodel.store.feedback import Alarm, AlarmState, AlarmStore
 from perfmodel.store.feedback.keeper_lease import KeeperLease, Keeping
 from perfmodel.store.sql.connections import Connections
 from perfmodel.store.sql.migrate import migrate
-from service.feedback.webhook import Webhook
+from service.feedback.alarm_webhook import Webhook
 
 ALARM = Alarm(
     name="a1", kind="accelerator", value="T4", state=AlarmState.OPEN, shift=0.25, count=9,

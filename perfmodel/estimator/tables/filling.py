@@ -1,0 +1,326 @@
+"""Fill a table: blocks of equal replicas, job types, and all other cells one by one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.errors import PerfModelError
+from perfmodel.estimator.core.core import Core
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
+from perfmodel.estimator.evidence.correction import Correction
+from perfmodel.estimator.evidence.observed_job import ObservedJob
+from perfmodel.estimator.evidence.strangers import Strangers
+from perfmodel.estimator.evidence.told_jobs import ToldJobs
+from perfmodel.estimator.job_types.job_type import ObservedJobType
+from perfmodel.estimator.job_types.job_type_source import JobTypeSource
+from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.placing.cells import Cells, Predictions, Steps
+from perfmodel.estimator.placing.columns import ReplicaColumns
+from perfmodel.estimator.placing.memory import replica_memory, tightest_memory
+from perfmodel.estimator.placing.placed import CAPTURED
+from perfmodel.estimator.placing.slowdowns import Neighbours, neighbours
+from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, estimate_of
+from perfmodel.estimator.tables.table import NUMBERS, CellError, Table
+from perfmodel.estimator.tables.table_rows import (
+    Errors,
+    attempt,
+    observed_by_row,
+    predict,
+    spread_errors,
+    told_by,
+)
+from perfmodel.graph.job import Job
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.topology.topology import Placement
+from perfmodel.predictors.prediction import Prediction
+from perfmodel.types import RUNG, Basis, Mode
+
+
+def fill(
+    core: Core,
+    jobs: Sequence[Job | PerfModelError],
+    placements: Sequence[Placement | PerfModelError],
+    observations: Mapping[int, Sequence[Observation]] = MappingProxyType({}),
+    strangers: Strangers | None = None,
+) -> Filling:
+    """Answer every pair, as :meth:`.facade.Estimator.matrix`; what is bad costs its own cells."""
+    types = {i: j for i, j in enumerate(jobs) if isinstance(j, Job) and j.job_type is not None}
+    prepared, job_errors = attempt(
+        lambda job: None if getattr(job, "job_type", None) else core.prepare(job), jobs
+    )
+    resolved, placement_errors = attempt(core.resolve, placements)
+    accelerators = {a.name: a for r in resolved if r for a in r.accelerators}
+    predictions, cell_errors = predict(core, prepared, list(accelerators.values()))
+    told = told_by(core, jobs, observations)
+    observed, observed_errors = observed_by_row(core, prepared, observations, strangers, told)
+    beside, neighbour_errors = attempt(lambda at: neighbours(core, at) if at else (), resolved)
+    filling = Filling(core, prepared, resolved, predictions, observed, beside)
+    filling.fill_replicas()
+    type_errors = filling.fill_types(types, observations, strangers, told)
+    refused = filling.fill_others()
+    filling.correct()
+    bad_jobs = job_errors + observed_errors + type_errors
+    errors = (
+        *(CellError(job=i, placement=None, error=e) for i, e in bad_jobs),
+        *(CellError(job=None, placement=i, error=e) for i, e in placement_errors),
+        *spread_errors(cell_errors, resolved),
+        *(CellError(job=i, placement=j, error=e) for i, j, e in refused),
+        *(
+            CellError(job=i, placement=j, error=e)
+            for i, job in enumerate(prepared)
+            if job is not None or i in types
+            for j, e in neighbour_errors
+        ),
+    )
+    filling.errors = errors
+    return filling
+
+
+class Filling:
+    """A table while it is being filled, and its cells one by one once it is.
+
+    Parameters
+    ----------
+    prepared : sequence of PreparedJob or None
+        Rows; None where a job is bad, or known by its type alone.
+    resolved : sequence of ResolvedPlacement or None
+        Columns; None where a placement is bad.
+    predictions : sequence of mapping
+        Of each row on each accelerator; without those that failed.
+    observed : mapping of int to ObservedJob
+        Rows of which something was observed.
+    beside : sequence of Neighbours or None
+        Of each column; None where they cannot be answered, or the placement is bad.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        prepared: Sequence[PreparedJob | None],
+        resolved: Sequence[ResolvedPlacement | None],
+        predictions: Sequence[Predictions],
+        observed: Mapping[int, ObservedJob],
+        beside: Sequence[Neighbours | None],
+    ) -> None:
+        self._core, self._prepared, self.resolved = core, prepared, resolved
+        self._predictions, self.observed, self._beside = predictions, observed, beside
+        shape = (len(prepared), len(resolved))
+        self._numbers = {name: np.full(shape, np.nan) for name in NUMBERS}
+        self._rung = np.full(shape, -1, dtype=np.int8)
+        self._out = np.zeros(shape, dtype=np.bool_)
+        self._fits = np.zeros(shape, dtype=np.bool_)
+        #: What was said of single cells, each text once.
+        self._said: dict[str, None] = {}
+        self._types: dict[int, JobTypeSource] = {}
+        #: Why rows, columns and cells have no answer.
+        self.errors: tuple[CellError, ...] = ()
+        #: Which block each cell was answered in, with its place there.
+        self._blocks: list[tuple[list[int], list[int], Cells | None, Steps]] = []
+        self._correction = Correction()
+
+    # -- equal replicas on whole accelerators: many at a time -----------------------------------
+
+    def fill_replicas(self) -> None:
+        """Answer the columns of whole accelerators in data parallel."""
+        by_column: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for column, placement in enumerate(self.resolved):
+            if placement is not None and placement.is_plain:
+                by_column[len(placement.kinds), placement.fabric.plan.zero_stage].append(column)
+        by_row: dict[tuple[Mode, int], list[int]] = defaultdict(list)
+        for row, job in enumerate(self._prepared):
+            if job is not None and job.is_usual:
+                by_row[job.job.mode, job.job.accumulation_steps].append(row)
+        for rows in by_row.values():
+            for _, columns in sorted(by_column.items()):
+                self._fill_block(rows, columns)
+
+    def _fill_block(self, rows: list[int], columns: list[int]) -> None:
+        jobs = [job for row in rows if (job := self._prepared[row]) is not None]
+        placements = [placement for at in columns if (placement := self.resolved[at]) is not None]
+        replicas = ReplicaColumns.of(placements)
+        predictions = [self._predictions[row] for row in rows]
+        cells = Cells(jobs=jobs, predictions=predictions, columns=replicas)
+        self._put(rows, columns, cells)
+        for row, job in zip(rows, jobs, strict=True):
+            peak_bytes, fits = replica_memory(job, replicas)
+            self._numbers["peak_bytes"][row, columns], self._fits[row, columns] = peak_bytes, fits
+
+    def _put(self, rows: list[int], columns: list[int], cells: Cells) -> None:
+        observed = [self.observed.get(row) for row in rows]
+        steps = self._correction.add(cells, CAPTURED.steps(cells), observed)
+        self._out[np.ix_(rows, columns)] = _outside(cells)
+        self._blocks.append((rows, columns, cells, steps))
+
+    def correct(self) -> None:
+        """Let observations change all cells of captured jobs, and fill the table with them."""
+        self._correction.apply()
+        for rows, columns, cells, steps in self._blocks:
+            if cells is None:
+                continue
+            target = np.ix_(rows, columns)
+            self._put_steps(target, steps)
+            rung = np.broadcast_to(steps.rung, steps.samples_per_second.shape)
+            self._fits[target] |= rung == RUNG[Basis.MEASURED]
+            self._out[target] &= rung > RUNG[Basis.CALIBRATED]
+            of_cells = (*steps.warnings, *steps.said.values())
+            self._said |= dict.fromkeys(text for texts in of_cells for text in texts)
+
+    def _put_steps(self, target: Any, steps: Steps) -> None:
+        shape = steps.samples_per_second.shape
+        for name, values in (
+            ("samples_per_second", steps.samples_per_second),
+            ("low", steps.low),
+            ("high", steps.high),
+            ("step_time_s", steps.step_time_s),
+            ("compute_time_s", steps.parts.compute_s),
+            ("sync_time_s", steps.parts.communication_s),
+        ):
+            self._numbers[name][target] = np.broadcast_to(values, shape)
+        self._rung[target] = steps.rung
+
+    # -- job types, and everything else ---------------------------------------------------------
+
+    def fill_types(
+        self,
+        jobs: Mapping[int, Job],
+        observations: Mapping[int, Sequence[Observation]],
+        strangers: Strangers | None,
+        told: ToldJobs | None,
+    ) -> Errors:
+        """Fill the rows of jobs that are known by their type alone; return those that are bad."""
+        asked = [
+            (column, placement, beside)
+            for column, (placement, beside) in enumerate(
+                zip(self.resolved, self._beside, strict=True)
+            )
+            if placement is not None and beside is not None
+        ]
+        columns = [column for column, _, _ in asked]
+        cells = Cells(
+            placements=[one for _, one, _ in asked], neighbours=[one for *_, one in asked]
+        )
+        errors: Errors = []
+        for row, job in jobs.items() if asked else ():
+            try:
+                seen = observations.get(row, ())
+                source = JobTypeSource(ObservedJobType.of(self._core, job, seen, strangers, told))
+                steps = source.steps(cells)
+            except PerfModelError as error:
+                errors.append((row, error))
+                continue
+            self._types[row] = source
+            self._put_steps(np.ix_([row], columns), steps)
+            self._blocks.append(([row], columns, None, steps))
+            for column in columns:
+                estimate = self.estimate(row, column)
+                self._said |= dict.fromkeys(estimate.warnings)
+                # A memory that is not known is no reason to keep a job away.
+                self._fits[row, column] = True
+                self._out[row, column] = estimate.out_of_distribution
+        return errors
+
+    def fill_others(self) -> list[tuple[int, int, PerfModelError]]:
+        """Answer all other cells one by one.
+
+        Returns
+        -------
+        list of (row, column, error)
+            Cells that cannot be answered.
+        """
+        refused = []
+        for column, (placement, beside) in enumerate(zip(self.resolved, self._beside, strict=True)):
+            if placement is None or beside is None:
+                continue
+            for row, job in enumerate(self._prepared):
+                if job is None or (placement.is_plain and job.is_usual):
+                    continue
+                known = [self._predictions[row].get(a.name) for a in placement.accelerators]
+                predictions = [one for one in known if one is not None]
+                if len(predictions) == len(known):
+                    try:
+                        cell = Cells.one(job, placement, predictions, beside)
+                        self._fill_cell((row, column), cell)
+                    except PerfModelError as error:
+                        refused.append((row, column, error))
+        return refused
+
+    def _fill_cell(self, at: tuple[int, int], cell: Cells) -> None:
+        (job,), (placement,) = cell.jobs, cell.placements
+        self._put([at[0]], [at[1]], cell)
+        steps = self._blocks[-1][-1]
+        memory = tightest_memory(job, placement, steps.neighbour_bytes)
+        self._numbers["peak_bytes"][at], self._fits[at] = memory.peak_bytes, memory.fits
+
+    # -- the table ------------------------------------------------------------------------------
+
+    def job(self, row: int) -> PreparedJob | JobTypeSource | None:
+        """Return what is known of a job; None where it is bad."""
+        return self._types.get(row, self._prepared[row])
+
+    def estimate(self, row: int, column: int) -> Estimate:
+        """Return one cell with all that is said of it."""
+        # Cells that were answered by themselves stand over those of a block.
+        rows, columns, cells, steps = next(
+            block for block in reversed(self._blocks) if row in block[0] and column in block[1]
+        )
+        placement, prepared = self.resolved[column], self._prepared[row]
+        assert placement is not None
+        i, j = rows.index(row), columns.index(column)
+        if cells is None or prepared is None:
+            return self._types[row].estimate(placement, steps.at((i, j)))
+        names = [spec.name for spec in placement.accelerators]
+        predictions = [cells.predictions[i][name] for name in names]
+        return estimate_of(prepared, placement, predictions, steps.at((i, j)))
+
+    def table(self) -> Table:
+        """Return what was filled, as columns."""
+        answered = np.isfinite(self._numbers["samples_per_second"])
+        known = [one for row in self._predictions for one in row.values()]
+        of_types = [self.estimate(*cell) for cell in self._first_of_types()]
+        coverages = [p.coverage for p in known] + [one.throughput.coverage for one in of_types]
+        versions = [p.model_version for p in known] + [one.model_version for one in of_types]
+        return Table(
+            **{name: np.where(answered, a, np.nan) for name, a in self._numbers.items()},
+            basis=np.where(answered, self._rung, np.int8(-1)),
+            out_of_distribution=self._out & answered,
+            fits=self._fits & answered,
+            answered=answered,
+            coverage=min(coverages, default=None),
+            model_version=next(iter(versions), None),
+            unpriced_operators=tuple(
+                None if p is None else dict(p.step.unpriced_operators) for p in self._prepared
+            ),
+            errors=self.errors,
+            warnings=self._warnings(known, answered),
+        )
+
+    def _first_of_types(self) -> list[tuple[int, int]]:
+        column = next((at for at, one in enumerate(self._beside) if one is not None), None)
+        return [] if column is None else [(row, column) for row in self._types]
+
+    def _warnings(
+        self, predictions: Sequence[Prediction], answered: npt.NDArray[np.bool_]
+    ) -> tuple[str, ...]:
+        said = dict.fromkeys(text for p in predictions for text in p.warnings)
+        said.update(dict.fromkeys(text for p in self.resolved if p for text in p.warnings))
+        said.update(dict.fromkeys(text for p in self._prepared if p for text in p.warnings))
+        said.update(self._said)
+        if np.any(answered & ~self._fits):
+            said[NO_ROOM_WARNING] = None
+        return tuple(said)
+
+
+def _outside(cells: Cells) -> npt.NDArray[np.bool_]:
+    """Return which cells lie outside of what the model has seen."""
+    if cells.columns is None:
+        return np.array([[any(p.out_of_distribution for p in cells.predictions[0].values())]])
+    names = [[spec.name for spec in kinds] for kinds in cells.columns.accelerators]
+    outside = [{n for n, p in row.items() if p.out_of_distribution} for row in cells.predictions]
+    return np.array([[not row.isdisjoint(kinds) for kinds in names] for row in outside])
