@@ -64,13 +64,6 @@ def kind_shares(step: Step) -> FloatArray:
     ndarray, shape (len(KINDS),)
         In [0, 1], adding up to 1.
     """
-    total = kind_times(step)
-    shares: FloatArray = total / max(float(total.sum()), 1e-30)
-    return shares
-
-
-def kind_times(step: Step) -> FloatArray:
-    """Return the seconds of each of :data:`KINDS` at the roofline, shape (len(KINDS),)."""
     sketch, spec = step.sketch, step.accelerator
     vector = spec.flops_per_s(Precision.FP32, Engine.VECTOR)
     peak = np.where(sketch.matrix, spec.flops_per_s(step.precision, Engine.MATRIX), vector)
@@ -80,7 +73,9 @@ def kind_times(step: Step) -> FloatArray:
     time = sketch.count * np.maximum(np.maximum(compute, memory), launch)
     kind = _kinds(step, compute >= memory)
     kind = np.where(np.maximum(compute, memory) < launch, len(KINDS) - 1, kind)
-    return np.asarray(np.bincount(kind, weights=time, minlength=len(KINDS)), dtype=np.float64)
+    total = np.bincount(kind, weights=time, minlength=len(KINDS))
+    shares: FloatArray = total / max(float(total.sum()), 1e-30)
+    return shares
 
 
 def _kinds(step: Step, compute_bound: np.ndarray) -> np.ndarray:

@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 from held_out_steps import corpus, device, sample, sketches
 
-from perfmodel.training.probes.device_shares import (
-    KINDS,
-    LAUNCH_S,
-    DeviceShares,
-    kind_shares,
-    kind_times,
-)
-from perfmodel.training.probes.measuring_time import measuring_s
+from perfmodel.training.probes.device_shares import KINDS, LAUNCH_S, DeviceShares, kind_shares
 from perfmodel.training.probes.probe_plan import ProbeChooser
 from perfmodel.types import Mode
 
@@ -26,15 +19,6 @@ def test_shares_add_up_to_one() -> None:
         assert shares.shape == (len(KINDS),)
         assert shares.sum() == pytest.approx(1.0)
         assert np.all(shares >= 0)
-
-
-def test_measuring_takes_longer_the_longer_a_step_is() -> None:
-    slow = [replace(s, accelerator=replace(s.accelerator, peak_flops={"fp32": 1e6})) for s in STEPS]
-    steps = sorted([*STEPS, *slow], key=lambda step: float(kind_times(step).sum()))
-    seconds = measuring_s(steps)
-    assert np.all(seconds > 0)
-    assert np.all(np.diff(seconds) >= 0)
-    assert seconds[-1] > 10 * seconds[0]
 
 
 def test_launches_rule_on_a_device_without_limits() -> None:
