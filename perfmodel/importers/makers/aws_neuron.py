@@ -73,35 +73,6 @@ _CHIPS: Mapping[str, tuple[str, int]] = MappingProxyType(
 _OFF = 0.06
 _TOKENS = 128
 _TASKS = (None, "Raw Output (AutoModel)", "Sequence Classification")
-_LARGE: Mapping[str, int] = MappingProxyType(
-    {
-        "hidden_size": 1024,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 16,
-        "intermediate_size": 4096,
-    }
-)
-_ROBERTA: Mapping[str, Any] = MappingProxyType(
-    {"model_type": "roberta", "max_position_embeddings": 514, "type_vocab_size": 1}
-)
-_CASED = 28996
-_CONFIGS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "bert-large-cased": {"model_type": "bert", "vocab_size": _CASED, **_LARGE},
-        "bert-base-cased-finetuned-mrpc": {"model_type": "bert", "vocab_size": _CASED},
-        "distilbert-base-cased": {"model_type": "distilbert", "vocab_size": _CASED},
-        "distilbert-base-cased-distilled-squad": {"model_type": "distilbert", "vocab_size": _CASED},
-        "distilbert-base-uncased-finetuned-sst-2-english": {
-            "model_type": "distilbert", "vocab_size": 30522,
-        },
-        "distilroberta-base": {**_ROBERTA, "vocab_size": 50265, "num_hidden_layers": 6},
-        "camembert-base": {**_ROBERTA, "model_type": "camembert", "vocab_size": 32005},
-        "google/electra-base-discriminator": {
-            "model_type": "electra", "vocab_size": 30522, "embedding_size": 768,
-            "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072,
-        },
-    }
-)  # fmt: skip
 _BODIES: Mapping[str, str] = MappingProxyType(
     {
         "bert": "Bert", "roberta": "Roberta", "distilbert": "DistilBert", "albert": "Albert",
@@ -165,14 +136,13 @@ def _model(row: Row) -> Mapping[str, Any]:
         return {"model": "timm/resnet50"}
     key = _named(name, str(row["Model details"] or ""))
     known = hub_model(key)
-    config = _CONFIGS.get(key) or (known.config if known is not None else None)
-    if config is None or config["model_type"] not in _BODIES:
+    if known is None or known.config["model_type"] not in _BODIES:
         raise ValueError(f"no reference stands for the model {name!r}")
     classifies = row["Task"] == "Sequence Classification" or "finetuned" in key
     head = "ForSequenceClassification" if classifies else "Model"
-    body = _BODIES[config["model_type"]]
+    body = _BODIES[known.config["model_type"]]
     return {
-        "hf_config": {**config, "architectures": [f"{body}{head}"]},
+        "hf_config": {**known.config, "architectures": [f"{body}{head}"]},
         "sequence_length": _length(row),
     }
 
