@@ -1,10 +1,10 @@
-"""What whole answers are worth on published tables that no version learned of.
+"""What whole answers are worth on published tables, most of which no version learned of.
 
 Every step is asked as a user would ask it, with its job and its accelerators, of the model as it is
-shipped. Rows are drawn by a hash of their job, so that the same ones come back; a table that
-training takes is judged elsewhere (``accuracy.py``). Of splits of language models the constants may
-have been fitted on the same rows: ``placement_accuracy/plans_core.py`` says what
-they are worth without.
+shipped. Rows are drawn by a hash of their job, so that the same ones come back. The page names the
+tables that the model has learned from, which flatters it there. Of splits of language models the
+constants may have been fitted on the same rows: ``placement_accuracy/plans_core.py`` says what they
+are worth without.
 
 Run: ``python benchmarks/tables_answered.py --write docs/tables-answered.md`` (20 min)
 """
@@ -26,6 +26,7 @@ from perfmodel.graph.job import Job
 from perfmodel.graph.job_identity import job_reference
 from perfmodel.importers.registry import read_format
 from perfmodel.placement.topology.topology import Node, Placement
+from perfmodel.store.artifacts import latest
 from perfmodel.types import Mode, Precision
 
 #: Tables of single accelerators and of few, and of language models on clusters.
@@ -34,6 +35,8 @@ TABLES = (
     "lambda-tensorflow", "fastertransformer", "timm-releases",
     "megatron-bridge", "dgxc-benchmarking", "nemo", "torchtitan",
 )  # fmt: skip
+#: Sources of a model's snapshot that hold steps of a table too, and which.
+_SAME_STEPS = {"lambda-tensorflow": ("cnn-steps", "its steps on one GPU")}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,10 +77,22 @@ def main() -> None:
         for table in given.tables
         for one in _answered(estimator, table, Path(given.data), given.most)
     ]
-    page = _page(found, given.most)
+    page = _page(found, given.most, _flattered(given.models, given.tables))
     print(page)
     if given.write:
         given.write.write_text(page, encoding="utf-8")
+
+
+def _flattered(models: Path, tables: Sequence[str]) -> str:
+    """Say of which tables the model that answers has seen steps."""
+    version = latest(models, "default")
+    learned = version.manifest["snapshot"]
+    seen = {table: "all of it" for table in tables if table in learned}
+    for table, (source, what) in _SAME_STEPS.items():
+        if table in tables and source in learned:
+            seen.setdefault(table, f"{what}, as {source}")
+    told = "; ".join(f"{table} ({what})" for table, what in seen.items())
+    return f"{version.name} has learned from {told or 'none of these tables'}."
 
 
 def _answered(estimator: Estimator, table: str, data: Path, most: int) -> Iterator[Asked]:
@@ -145,14 +160,15 @@ def _drawn(questions: Sequence[Question], most: int) -> list[Question]:
     return kept
 
 
-def _page(found: Sequence[Asked], most: int) -> str:
+def _page(found: Sequence[Asked], most: int, flattered: str) -> str:
     lines = [
-        "# Answers on tables that nothing was trained on",
+        "# Answers on published tables",
         "",
         f"Written by `python benchmarks/tables_answered.py --most {most} --tables",
         f"{' '.join(dict.fromkeys(one.table for one in found))}`:",
         "mean and median error of the step, mean of answer over measurement, and how many",
         "measurements lie inside the 90 % interval. `--most` rows of each accelerator and task.",
+        flattered,
         "",
     ]
     groups: tuple[tuple[str, Callable[[Asked], tuple[str, ...]]], ...] = (

@@ -110,6 +110,5 @@ class LruCache(Generic[K, V]):
             return list(islice(reversed(self._values), most))
 
     def _drop(self, key: K) -> None:
-        value = self._values.pop(key, None)
-        if value is not None:
-            self._weight -= self._weigh(key, value)
+        if key in self._values:
+            self._weight -= self._weigh(key, self._values.pop(key))
