@@ -16,6 +16,7 @@ from retraining_world import SAMPLES, RetrainingWorld, times, write_profiles
 from perfmodel.predictors.predictor import Sample
 from perfmodel.registry.states import State
 from perfmodel.retraining import attempt as attempts
+from perfmodel.retraining.data import snapshot
 from perfmodel.store.artifacts import read_artifact, write_artifact
 from perfmodel.store.retraining.retraining_records import RetrainingClaim, RetrainingState
 from perfmodel.training.learned_steps import is_kept_back
@@ -33,7 +34,10 @@ LEARNED = [one for one in STEPS if not is_kept_back(one.model, one.workload.mode
 
 @dataclasses.dataclass
 class Prepared:
-    """A world in which a version serves, and a candidate is written and waits to be judged."""
+    """A world in which a version serves, and a candidate is written and waits to be judged.
+
+    Both are of one second and of the same data: their folders have one name.
+    """
 
     folder: Path
     claim: RetrainingClaim
@@ -44,12 +48,14 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     folder = tmp_path_factory.mktemp("prepared")
     world = RetrainingWorld(url=migrated_sqlite(folder), folder=folder)
     write_profiles(world.profiles, STEPS)
-    ending = world.retrain(**SETTINGS)
-    assert ending.state is RetrainingState.DONE, ending.reason
-    claim = world.claim(seed=1, **SETTINGS)
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot, "time_now", lambda: "2026-01-02T03:04:05Z")
+        ending = world.retrain(**SETTINGS)
+        assert ending.state is RetrainingState.DONE, ending.reason
+        claim = world.claim(seed=1, **SETTINGS)
         patch.setattr(attempts, "gather", _interrupt)
-        world.attempt(claim).run()
+        with pytest.raises(KeyboardInterrupt):
+            world.attempt(claim).run()
     world.close()
     return Prepared(folder, claim)
 

@@ -57,11 +57,12 @@ def left_out_families(
     data: LearningData, candidate: VersionAtHand, serving: VersionAtHand
 ) -> AskedSet | None:
     """Return the own records that both learned from, answered as if their family were unknown."""
-    noted = {one.name: _noted(one) for one in (candidate, serving)}
+    # Not by their names: two versions of the same second and the same data have one.
+    by_candidate, by_serving = _noted(candidate), _noted(serving)
     samples = [
         one
         for one in data.samples
-        if all(_place_key(one) in noted[version.name] for version in (candidate, serving))
+        if _place_key(one) in by_candidate and _place_key(one) in by_serving
         and _repeats(candidate, one)
         and _repeats(serving, one)
         and not any(was_chosen_by(version, one.family) for version in (candidate, serving))
@@ -75,10 +76,12 @@ def left_out_families(
         measured_s=np.array([one.step_time_s for one in samples]),
         labels=labels_of(samples, []),
     )
-    return AskedSet(
-        judged=judged,
-        answer=lambda version: _stacked([noted[version.name][_place_key(one)] for one in samples]),
-    )
+
+    def answer(version: VersionAtHand) -> Answers:
+        noted = by_candidate if version is candidate else by_serving
+        return _stacked([noted[_place_key(one)] for one in samples])
+
+    return AskedSet(judged=judged, answer=answer)
 
 
 def _is_new_to(serving: VersionAtHand, one: StepSample) -> bool:
