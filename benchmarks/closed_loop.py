@@ -15,9 +15,9 @@ Records come one after another; each is asked about before it is learned from or
   most on several accelerators, from which no model of single steps learns: evidence alone answers.
 
 Four ways: *nothing* (the model at the start), *evidence* (it, corrected by what was observed so
-far, as the service answers), *learned* (versions of the quick path that the gate accepted) and
-both. The quick path runs after 4 records of a device and whenever they have doubled, and when an
-alarm names it; an alarm that names anything else starts a fit in the two streams of software. One
+far, as the service answers), *learned* (versions that the gate accepted) and both. A fit runs
+after every 50 records, and when an alarm names anything but a device; between fits the quick path
+runs after 4 records of a device and whenever they have doubled, and when an alarm names it. One
 arrival of five is kept back for the gate.
 """
 

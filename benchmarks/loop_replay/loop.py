@@ -1,7 +1,8 @@
 """The loop: observations come in, drift is looked for, a job learns, the gate decides.
 
-The quick path takes in what came of a device. Where an alarm names something else than a device (a
-release, a class of jobs, everything), what is known of all devices is learned anew, by a fit.
+The quick path takes in what came of a device. What is known of all devices is learned anew, by a
+fit, when enough records came since the last one, and where an alarm names something else than a
+device (a release, a class of jobs, everything).
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from perfmodel.training.validation.held_out_folds import identity
 
 #: Records of a device after which it is learned from, and then each time they double.
 FIRST_LEARNED = 4
+#: Records since the last fit after which everything is learned anew.
+FIT_AFTER = 50
 #: One arrival of so many is judged on and never learned from.
 KEPT_BACK_OF = 5
 #: Newest observations that are judged on.
@@ -69,20 +72,21 @@ class Loop:
         In their order.
     frozen : sequence of StepSample
         Judged on; of no device that arrives, and never learned from.
-    refit : callable or None
-        None: alarms that name no device are raised and nothing is done.
+    refit : callable
+        Fits a version to the start and to records.
     """
 
     serving: JointPredictor
     arrivals: Sequence[Arrival]
     frozen: Sequence[StepSample]
-    refit: Refit | None = None
+    refit: Refit
     watch: Watch = field(default_factory=Watch)
     retrainings: list[Retraining] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._records: dict[str, list[StepSample]] = defaultdict(list)
         self._fitted: list[StepSample] = []
+        self._since_fit = 0
         self._next = defaultdict(lambda: FIRST_LEARNED)
         self._serve(self.serving, self._asked_by(self.serving))
 
@@ -108,7 +112,10 @@ class Loop:
         changed = False
         if at % KEPT_BACK_OF != KEPT_BACK_OF - 1:
             self._records[arrival.device].append(arrival.sample)
-            if len(self._records[arrival.device]) >= self._next[arrival.device]:
+            self._since_fit += 1
+            if self._since_fit >= FIT_AFTER:
+                changed = self._fit(at, "records")
+            elif len(self._records[arrival.device]) >= self._next[arrival.device]:
                 changed = self._take_in(at, arrival.device, "records")
         for group in alarms:
             changed |= self._heed(at, group)
@@ -119,7 +126,7 @@ class Loop:
         trigger = f"{group.kind} {group.value}"
         if group.kind == "accelerator":
             return bool(self._records[group.value]) and self._take_in(at, group.value, trigger)
-        return self.refit is not None and self._fit(at, self.refit, trigger)
+        return self._fit(at, trigger)
 
     def _take_in(self, at: int, device: str, trigger: str) -> bool:
         """Go the quick path with all records of a device since the last fit."""
@@ -128,10 +135,11 @@ class Loop:
         candidate = self.serving.forget([device]).adapt(records)
         return self._judge(at, candidate, self._asked, (device, len(records), trigger))
 
-    def _fit(self, at: int, refit: Refit, trigger: str) -> bool:
+    def _fit(self, at: int, trigger: str) -> bool:
         """Learn from everything anew."""
+        self._since_fit = 0
         new = [one for records in self._records.values() for one in records]
-        candidate = refit([*self._fitted, *new])
+        candidate = self.refit([*self._fitted, *new])
         accepted = self._judge(at, candidate, self._asked_by(candidate), ("", len(new), trigger))
         if accepted:
             self._fitted += new

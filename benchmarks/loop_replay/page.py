@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from accuracy_report.markdown import percent, table
-from loop_replay.loop import FIRST_LEARNED, KEPT_BACK_OF
+from loop_replay.loop import FIRST_LEARNED, FIT_AFTER, KEPT_BACK_OF
 from loop_replay.picture import picture
 from loop_replay.replay import BOTH, EVIDENCE, LEARNED, NOTHING, WAYS
 from loop_replay.results import LEARNING, Results, after, mean_error, on_device
@@ -50,15 +50,16 @@ def _head(image: str) -> Iterator[str]:
         "about before it is observed or learned from, in four ways: by the model at the start "
         f"(*{NOTHING}*); by it, corrected by all observations so far through the posterior of "
         f"[ADR 36](adr/0036-one-posterior.md), as the service answers (*{EVIDENCE}*); by versions "
-        f"that learned from the records of a device (*{LEARNED}*, the quick path of "
-        f"[ADR 44](adr/0044-the-quick-path.md)); and by these versions, corrected (*{BOTH}*)."
+        f"that learned from records (*{LEARNED}*); and by these versions, corrected (*{BOTH}*)."
     )
     yield ""
     yield (
-        f"The quick path runs after {FIRST_LEARNED} records of a device and whenever they have "
-        "doubled. Residuals of *learned* go through the detectors of [drift.md](drift.md): an "
-        "alarm about a device starts the quick path for it at once; one about anything else, where "
-        "software becomes newer, starts a fit to all that is known by then. One arrival of "
+        f"A fit to all that is known by then runs whenever {FIT_AFTER} records have come since the "
+        "last one, as PERFMODEL_RETRAIN_AFTER_RECORDS lets it. Between fits the quick path "
+        f"([ADR 44](adr/0044-the-quick-path.md)) takes in what came of a device: {FIRST_LEARNED} "
+        "records, and whenever they have doubled. Residuals of *learned* go through the detectors "
+        "of [drift.md](drift.md): an alarm about a device starts the quick path for it at once, "
+        "one about anything else a fit. One arrival of "
         f"{KEPT_BACK_OF} is never learned from; on those, and on steps of the start that were held "
         "out, the gate compares every candidate with the version that serves. All observations "
         "come from one reporter: those of other jobs on a device move an "

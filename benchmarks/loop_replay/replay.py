@@ -53,9 +53,9 @@ def replay(
     start: JointPredictor,
     arrivals: Sequence[Arrival],
     frozen: Sequence[StepSample],
+    refit: Refit,
     *,
     evidence: bool = True,
-    refit: Refit | None = None,
     progress: Progress | None = None,
 ) -> Replayed:
     """Let arrivals come one after another.
@@ -66,10 +66,10 @@ def replay(
         Serves at the start, and all the time where nothing is learned.
     frozen : sequence of StepSample
         What candidates are judged on besides the newest arrivals.
+    refit : callable
+        Fits a version to what is known at the start and to records.
     evidence : bool
         Ask with observations as well; captures the graph of every job.
-    refit : callable or None
-        What is done where an alarm names no device.
     """
     loop, seen, asking = Loop(start, arrivals, frozen, refit), Observations(), Asking()
     for name in (EVIDENCE, BOTH):

@@ -79,17 +79,13 @@ def run_stream(
     }
     operators = [one for one in published.operators if one.step.accelerator.chip not in chips]
 
-    def fit(more: Sequence[StepSample] = ()) -> JointPredictor:
+    def fit(more: Sequence[StepSample]) -> JointPredictor:
         return JointPredictor(**_SETTINGS).fit([*learned, *more], operators=operators)
 
-    start = fit()
+    start = fit(())
     if progress is not None:
         progress(f"{name}: learned from {len(learned)} steps; {len(arrivals)} arrivals")
-    return replay(
-        name, start, arrivals, frozen, evidence=evidence, progress=progress,
-        # Devices are learned by their records; a release is learned with all that is known.
-        refit=None if name == "devices" else fit,
-    )  # fmt: skip
+    return replay(name, start, arrivals, frozen, fit, evidence=evidence, progress=progress)
 
 
 def _new_devices(

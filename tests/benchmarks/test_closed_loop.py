@@ -46,10 +46,14 @@ def start() -> JointPredictor:
     return JointPredictor(folds=2, epochs=3, rounds=20).fit(world.samples(world.KNOWN[:2]))
 
 
+def _never(more: Sequence[StepSample]) -> JointPredictor:
+    raise AssertionError(f"a fit was started with {len(more)} records")
+
+
 @pytest.fixture(scope="module")
 def replayed(start: JointPredictor) -> Replayed:
     frozen = world.samples(("Gpu-L",))[::5]
-    return replay("devices", start, _arrivals(), frozen, evidence=False)
+    return replay("devices", start, _arrivals(), frozen, _never, evidence=False)
 
 
 def test_the_error_on_a_new_device_is_halved_and_no_other_moves(replayed: Replayed) -> None:
@@ -67,7 +71,7 @@ def test_the_error_on_a_new_device_is_halved_and_no_other_moves(replayed: Replay
 
 def test_what_is_kept_back_is_never_learned(start: JointPredictor) -> None:
     arrivals = _arrivals()
-    loop = Loop(start, arrivals, world.samples(("Gpu-L",))[::5])
+    loop = Loop(start, arrivals, world.samples(("Gpu-L",))[::5], _never)
     for at in range(20):
         loop.learn(at)
     assert sum(loop.serving.beliefs_.records.values()) == 16
@@ -75,6 +79,24 @@ def test_what_is_kept_back_is_never_learned(start: JointPredictor) -> None:
     assert all(
         kept_back != one.step_time_s for records in loop._records.values() for one in records
     )
+
+
+def test_enough_records_start_a_fit_to_all_of_them(
+    start: JointPredictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loop_replay.loop.FIT_AFTER", 12)
+    fits: list[int] = []
+
+    def refit(more: Sequence[StepSample]) -> JointPredictor:
+        fits.append(len(more))
+        return start
+
+    loop = Loop(start, _arrivals(), world.samples(("Gpu-L",))[::5], refit)
+    for at in range(30):
+        loop.learn(at)
+    assert fits == [12, 24], "24 of 30 are not kept back"
+    by_count = [one for one in loop.retrainings if not one.device]
+    assert [(one.trigger, one.records) for one in by_count][0] == ("records", 12)
 
 
 def test_the_page_tells_ways_devices_and_retrainings(replayed: Replayed, tmp_path: Path) -> None:
@@ -133,7 +155,7 @@ def test_an_alarm_starts_the_quick_path_or_a_fit(
         return start
 
     replayed = replay(
-        "releases", start, arrivals, world.samples(("Cpu",))[::5], evidence=False, refit=refit
+        "releases", start, arrivals, world.samples(("Cpu",))[::5], refit, evidence=False
     )
     (alarm, *_) = replayed.alarms
     assert f"{alarm.group.kind} {alarm.group.value}" == about
