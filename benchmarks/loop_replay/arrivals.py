@@ -65,8 +65,9 @@ def arrivals_of(steps: Sequence[PublishedStep], engine: TaskEngine | None = None
     """
     found = []
     for step in steps:
-        built = build_corpus([step], engine=engine or LocalEngine()).samples
-        found += [Arrival(job=step.job, sample=sample) for sample in built]
+        built = build_corpus([step], engine=engine or LocalEngine())
+        pairs = zip(built.jobs, built.samples, strict=True)
+        found += [Arrival(job=job, sample=sample) for job, sample in pairs]
     return sorted(found, key=_turn)
 
 

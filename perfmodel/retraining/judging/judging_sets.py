@@ -62,7 +62,8 @@ def left_out_families(
     samples = [
         one
         for one in data.samples
-        if _place_key(one) in by_candidate and _place_key(one) in by_serving
+        if _place_key(one) in by_candidate
+        and _place_key(one) in by_serving
         and _repeats(candidate, one)
         and _repeats(serving, one)
         and not any(was_chosen_by(version, one.family) for version in (candidate, serving))

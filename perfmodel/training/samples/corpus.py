@@ -55,11 +55,15 @@ class Corpus:
         Steps left out, by reason.
     failures : tuple of CaptureFailure
         One for each job that could not be captured, by label.
+    jobs : tuple of Job
+        What was measured, for each sample of published steps: their job, with merged branches where
+        it was measured with these.
     """
 
     samples: tuple[StepSample, ...]
     dropped: Mapping[str, int]
     failures: tuple[CaptureFailure, ...] = ()
+    jobs: tuple[Job, ...] = ()
 
 
 def build_corpus(
@@ -89,8 +93,9 @@ def build_corpus(
     accelerators = _accelerators(steps)
     found = _captures(steps, cache=cache, engine=engine, progress=progress)
     samples: list[StepSample] = []
+    jobs: list[Job] = []
     failures: dict[str, CaptureFailure] = {}
-    for step, kept in zip(steps, found, strict=True):
+    for step, (job, kept) in zip(steps, found, strict=True):
         spec = accelerators[step.accelerator]
         if spec is None:
             dropped["UnknownAcceleratorError"] += 1
@@ -103,10 +108,12 @@ def build_corpus(
             dropped[ANOTHER_MODEL] += 1
         else:
             samples.append(_sample(step, spec, kept))
+            jobs.append(job)
     return Corpus(
         samples=tuple(samples),
         dropped=dict(dropped),
         failures=tuple(sorted(failures.values(), key=lambda failure: failure.label)),
+        jobs=tuple(jobs),
     )
 
 
@@ -116,7 +123,7 @@ def _captures(
     cache: Path | None,
     engine: TaskEngine | None,
     progress: Progress | None,
-) -> list[KeptSketch | CaptureFailure]:
+) -> list[tuple[Job, KeptSketch | CaptureFailure]]:
     """Capture what each step measured: the model as it is named, or with merged branches."""
 
     def captured(jobs: Sequence[Job]) -> list[KeptSketch | CaptureFailure]:
@@ -134,9 +141,10 @@ def _captures(
     again = dict(zip(doubtful, captured(list(doubtful.values())), strict=True))
     merges = {i: isinstance(k, KeptSketch) and agrees(steps[i], k) for i, k in again.items()}
     all_merged = _merged_jobs(steps, sorted(measured_merged(steps, plain, merges)))
-    for i, kept in zip(all_merged, captured(list(all_merged.values())), strict=True):
-        found[i] = kept
-    return found
+    measured = dict(zip(all_merged, captured(list(all_merged.values())), strict=True))
+    return [
+        (all_merged.get(i, step.job), measured.get(i, found[i])) for i, step in enumerate(steps)
+    ]
 
 
 def _merged_jobs(steps: Sequence[PublishedStep], positions: Sequence[int]) -> dict[int, Job]:

@@ -59,6 +59,9 @@ def test_a_table_of_merged_models_is_captured_merged(cache: Path) -> None:
     )
     trained, deployed, silent = (s.step.sketch.content_hash for s in corpus.samples)
     assert trained != deployed == silent
+    assert [dict(job.model_kwargs).get("reparameterize") for job in corpus.jobs] == [
+        None, True, True,
+    ]  # fmt: skip
     assert not corpus.dropped
 
 
