@@ -11,7 +11,7 @@ It answers in four steps, each of which says how sure it is:
    without records, which the networks alone answer, they are residuals of the networks alone.
 3. A device without records adds the spread of devices; records of it, however few, replace that
    by what they say of it (:mod:`.device_beliefs`) and of their jobs (:mod:`.device_records`). From
-   then on trees are heard about it, too.
+   then on trees are heard about it, too, half as much as about those that they learned from.
 4. The interval is the standard deviation of what is left, times a quantile that was measured on
    held-out families for this group of devices and settings (split conformal).
 """
@@ -74,6 +74,9 @@ _SHAPE_DIGITS = 2
 
 #: Its weight beside the mean of those that have not seen one part of the families each.
 _TRUST_IN_ALL = 0.4
+#: How much trees are heard of a device that no fit has seen, where they are heard: to them it is
+#: some device between those that they know.
+_HALF_HEARD = 0.5
 #: Cells of a job after which a training step is answered half by that member.
 _CELLS_TO_TRUST = 8.0
 #: Variance of a job on a device that was never trained on, beyond what all its jobs share there.
@@ -331,6 +334,8 @@ class JointPredictor:
         members = members or self.members_
         networks = networks or [member.net.log_times(table) for member in members]
         weight = of_regime(self.mix_, regimes(table))
+        new = np.array([name not in self.devices_ for name in table.devices])
+        weight[new] = 1.0 - _HALF_HEARD * (1.0 - weight[new])
         if not everywhere:
             weight[[not self._knows(name) for name in table.devices]] = 1.0
         mixed = [net for net, _ in networks]

@@ -92,7 +92,8 @@ def test_networks_made_alike_are_off_alike_as_far_as_records_say_so(
 
 
 def test_a_device_that_is_slow_on_everything_shares_nothing_more(joint: JointPredictor) -> None:
-    assert joint.adapt(RECORDS).records_["Gpu-New"].spread == 0
+    usual = joint.adapt(world.samples(("Gpu-New",))).records_["Gpu-New"]
+    assert joint.adapt(RECORDS).records_["Gpu-New"].spread == usual.spread
     # A single record cannot tell whether its device or its make is slow.
     assert joint.adapt(RECORDS[:1]).records_["Gpu-New"].spread == 0
 
