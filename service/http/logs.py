@@ -10,6 +10,9 @@ from typing import Any, TextIO
 
 import orjson
 
+#: Whose loggers are heard from the stated level on; libraries tell of every request that they send.
+_OURS = ("perfmodel", "service", "uvicorn")
+
 #: The identifier of the request that this task answers; "" outside of requests.
 request_id_of_context: ContextVar[str] = ContextVar("request_id", default="")
 
@@ -54,6 +57,9 @@ def configure(*, level: str = "info", as_json: bool = True, stream: TextIO | Non
 
     Parameters
     ----------
+    level : str
+        From which on the service is heard. Libraries are heard from warnings on, unless it is
+        ``"debug"``.
     as_json : bool
         One JSON object a line; else one plain line for people.
     stream : text file or None
@@ -64,7 +70,10 @@ def configure(*, level: str = "info", as_json: bool = True, stream: TextIO | Non
     handler.setFormatter(JsonLines() if as_json else plain)
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level.upper())
+    stated = logging.getLevelNamesMapping()[level.upper()]
+    root.setLevel(stated if stated <= logging.DEBUG else max(stated, logging.WARNING))
+    for name in _OURS:
+        logging.getLogger(name).setLevel(stated)
     for name in ("uvicorn", "uvicorn.error"):
         server = logging.getLogger(name)
         server.handlers.clear()

@@ -218,13 +218,15 @@ def test_a_line_of_the_log_is_one_object() -> None:
         logs.configure(stream=stream)
         logging.getLogger("x").warning("two\nlines %s", "é", extra={"facts": {"path": "/\n"}})
         logging.getLogger("uvicorn.error").error("down")
-        logging.getLogger("x").debug("not this")
+        logging.getLogger("x").info("not this")
+        logging.getLogger("service.x").debug("nor this")
+        logging.getLogger("service.x").info("ours")
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)
-    first, second = [json.loads(line) for line in stream.getvalue().splitlines()]
+    first, second, ours = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert first.items() >= {"level": "warning", "logger": "x", "message": "two\nlines é"}.items()
-    assert (first["path"], second["message"]) == ("/\n", "down")
+    assert (first["path"], second["message"], ours["message"]) == ("/\n", "down", "ours")
 
 
 def test_large_answers_are_compressed_where_that_is_wanted(client: TestClient) -> None:
