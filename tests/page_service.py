@@ -161,7 +161,8 @@ _REFUSAL: dict[str, Any] = {
     "groups": [
         {
             "judging_set": "frozen", "dimension": "device", "group": "T4", "steps": 120,
-            "candidate": 0.21, "serving": 0.12, "low": 0.05, "high": 0.13,
+            "units": 3, "candidate": 0.21, "serving": 0.12, "low": 0.05, "high": 0.13,
+            "margin": 0.02, "assumed": 0.1,
         }
     ],
 }  # fmt: skip

@@ -196,7 +196,8 @@ def test_retrainings_drift_and_alarms_are_shown(
     assert tab.run("document.querySelector('#retrainings progress').value") == 0.4
     assert "off by 0.21" in refused
     tab.click("#retrainings summary")
-    assert rows(tab, "#retrainings")[0][3:6] == ["120", "12 %", "21 %"]
+    assert rows(tab, "#retrainings")[0][3:] == ["120", "3", "12 %", "21 %", "+5.0 % to +13 % *"]
+    assert "*: too few to show" in tab.text("#retrainings details")
     # What was opened stays so while the panel is asked for again.
     asked = len([one for one in tab.requests if "/v1/retrain" in one])
     while len([one for one in tab.requests if "/v1/retrain" in one]) == asked:

@@ -62,13 +62,15 @@ function judgement({ id, decision }, open) {
   return h("details", { id: name, open: open.has(name) },
     h("summary", {}, `What the gate said: ${accepted ? "nothing against it" : `${number(findings.length)} against it`}`),
     findings.length ? h("ul", { class: "warnings" }, findings.map(({ check, where, detail }) => h("li", {}, `${check}${where ? ` (${where})` : ""}: ${detail}`))) : null,
-    groups.length ? tableOf({ columns: COLUMNS, rows: groups }, `What the gate compared with ${serving ?? "nothing"}`) : null);
+    groups.length ? tableOf({ columns: COLUMNS, rows: groups }, `What the gate compared with ${serving ?? "nothing"}`) : null,
+    groups.some(({ assumed }) => assumed) ? h("p", { class: "note" }, "Units are families, or models of the one family. *: too few to show the chance of training, which is assumed.") : null);
 }
 
 const COLUMNS = [
   { key: "judging_set", label: "Judged on", text: true }, { key: "dimension", label: "By", text: true }, { key: "group", label: "Group", text: true },
-  { key: "steps", label: "Steps", write: number }, { key: "serving", label: "Error before", write: share }, { key: "candidate", label: "Error", write: share },
-  { key: "low", label: "Difference", write: (low, { high }) => `${signed(low)} to ${signed(high)}` },
+  { key: "steps", label: "Steps", write: number }, { key: "units", label: "Units", write: (units) => (units ? number(units) : "-") },
+  { key: "serving", label: "Error before", write: share }, { key: "candidate", label: "Error", write: share },
+  { key: "low", label: "Difference", write: (low, { high, assumed }) => `${signed(low)} to ${signed(high)}${assumed ? " *" : ""}` },
 ];
 
 function signed(value) {
