@@ -161,6 +161,23 @@ class JobMemory:
         empty.cells_ = {}
         return empty
 
+    def between(self, other: JobMemory, share: float) -> JobMemory:
+        """Return the memory of what is answered between two predictors, of the same cells.
+
+        Parameters
+        ----------
+        share : float
+            Of this one, in [0, 1].
+        """
+        mixed = JobMemory()
+        mixed.variances_ = share * self.variances_ + (1.0 - share) * other.variances_
+        mixed.noise_ = share * self.noise_ + (1.0 - share) * other.noise_
+        mixed.cells_ = {
+            job: (cells, share * own + (1.0 - share) * other.cells_[job][1])
+            for job, (cells, own) in self.cells_.items()
+        }
+        return mixed
+
     def likeness(self, job: str, cell: IntArray) -> FloatArray:
         """Return the share of the variance of a job that a cell has in common with each known one.
 

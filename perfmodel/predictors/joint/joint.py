@@ -74,9 +74,9 @@ _SHAPE_DIGITS = 2
 
 #: Its weight beside the mean of those that have not seen one part of the families each.
 _TRUST_IN_ALL = 0.4
-#: How much trees are heard of a device that no fit has seen, where they are heard: to them it is
-#: some device between those that they know.
-_HALF_HEARD = 0.5
+#: How much trees are heard about a device with records that no fit has seen: to them it is some
+#: device between those that they know.
+HEARD_BY_RECORDS = 0.5
 #: Cells of a job after which a training step is answered half by that member.
 _CELLS_TO_TRUST = 8.0
 #: Variance of a job on a device that was never trained on, beyond what all its jobs share there.
@@ -191,6 +191,8 @@ class JointPredictor:
         self.memory_ = JobMemory().fit(jobs, cells, residuals / scale)
         self.abroad_ = JobMemory().fit(jobs, cells, (logs - net) / scale)
         self.abroad_.listen_across_devices()
+        self.heard_ = HEARD_BY_RECORDS
+        self.halfway_ = self.memory_.between(self.abroad_, self.heard_)
         self.fold_of_job_ = dict(zip(jobs, fold.tolist(), strict=True))
         self.novelty_ = Novelty().fit(
             rows,
@@ -335,7 +337,7 @@ class JointPredictor:
         networks = networks or [member.net.log_times(table) for member in members]
         weight = of_regime(self.mix_, regimes(table))
         new = np.array([name not in self.devices_ for name in table.devices])
-        weight[new] = 1.0 - _HALF_HEARD * (1.0 - weight[new])
+        weight[new] = 1.0 - self.heard_ * (1.0 - weight[new])
         if not everywhere:
             weight[[not self._knows(name) for name in table.devices]] = 1.0
         mixed = [net for net, _ in networks]
@@ -393,6 +395,12 @@ class JointPredictor:
         """Tell whether trees are heard about a device: they know devices, not facts of devices."""
         return device in self.devices_ or device in self.records_
 
+    def _memory(self, device: str, *, recorded: bool = False) -> JobMemory:
+        """Return the residuals of what is answered for a device, be it that it has records."""
+        if device in self.devices_:
+            return self.memory_
+        return self.halfway_ if recorded or device in self.records_ else self.abroad_
+
     def _said(self, step: Step, raw: MemberAnswers, i: int) -> FloatArray:
         """Return what each member says of a step of those that were asked, shape (members,)."""
         heard = raw.mixed if self._knows(step.accelerator.name) else raw.network
@@ -410,7 +418,7 @@ class JointPredictor:
         """Answer from all that was measured of a job: cells of training, records of the device."""
         device, raw = step.accelerator.name, asked.members
         scale = float(raw.scale[i])
-        memory = self.memory_ if self._knows(device) else self.abroad_
+        memory = self._memory(device)
         log_time, recalled = self._from_training(step, self._said(step, raw, i), scale, memory)
         records = self.records_.get(device)
         if records is None or not scale:
@@ -492,7 +500,9 @@ class JointPredictor:
         job that none has seen by all members, as ever.
         """
         strange = copy.copy(self)
-        strange.memory_, strange.abroad_ = (m.without_cells() for m in (self.memory_, self.abroad_))
+        strange.memory_, strange.abroad_, strange.halfway_ = (
+            one.without_cells() for one in (self.memory_, self.abroad_, self.halfway_)
+        )
         strange.beliefs_, strange.records_ = self.beliefs_.without(self.records_), {}
         return strange
 
@@ -518,9 +528,10 @@ class JointPredictor:
         # What is known of effects alone, without records, comes from before those were kept.
         beliefs = self.beliefs_ if before is None else self.beliefs_.without([device])
         known = records if before is None else before.joined(records)
-        noise = known.noise(self.memory_, self._job_variance(device))
+        memory = self._memory(device, recorded=True)
+        noise = known.noise(memory, self._job_variance(device))
         known = known.weighed(beliefs.before_records(device), noise, beliefs.unlearned(device))
-        left = known.covariance(self.memory_, self._job_variance(device))
+        left = known.covariance(memory, self._job_variance(device))
         self.beliefs_ = beliefs.given(device, known.features, known.residuals, left)
         self.records_ = self.records_ | {device: known}
 
@@ -529,8 +540,9 @@ class JointPredictor:
         table = self.table_of([sample.step for sample in samples])
         rows, reference = whole_rows(table)
         raw = self._raw(table, rows, reference, everywhere=True)
+        memory = self._memory(samples[0].step.accelerator.name, recorded=True)
         answered = [
-            self._from_training(s.step, raw.mixed[:, i], float(raw.scale[i]), self.memory_)[0]
+            self._from_training(s.step, raw.mixed[:, i], float(raw.scale[i]), memory)[0]
             for i, s in enumerate(samples)
         ]
         full = [_is_full(sample.step) for sample in samples]

@@ -23,7 +23,7 @@ from perfmodel.errors import DamagedArtifactError
 from perfmodel.predictors.joint.device_beliefs import SETS, DeviceBeliefs, DeviceEffect
 from perfmodel.predictors.joint.device_records import DeviceRecords
 from perfmodel.predictors.joint.job_memory import JobMemory
-from perfmodel.predictors.joint.joint import JointPredictor, maker_of
+from perfmodel.predictors.joint.joint import HEARD_BY_RECORDS, JointPredictor, maker_of
 from perfmodel.predictors.joint.joint_intervals import GroupQuantiles
 from perfmodel.predictors.joint.joint_members import Member
 from perfmodel.predictors.joint.novelty import Novelty
@@ -94,6 +94,7 @@ def facts_bytes(predictor: JointPredictor) -> bytes:
             for name, e in sorted(beliefs.effects.items())
         },
         "records": dict(sorted(beliefs.records.items())),
+        "heard": predictor.heard_,
         "measured": {name: r.to_dict() for name, r in sorted(predictor.records_.items())},
         "jobs": [[job, predictor.fold_of_job_.get(job, -1)] for job in sorted(memory.cells_)],
         "job_variances": memory.variances_.tolist(),
@@ -146,6 +147,10 @@ def load_joint(folder: Path) -> JointPredictor:
         # Files from before residuals of the networks were kept hold one kind for all devices.
         apart = "residuals_abroad" in arrays
         predictor.abroad_ = _memory(facts, arrays, "_abroad") if apart else predictor.memory_
+        # Files with records from before then are answered as those were: trees are heard in full.
+        usual = 1.0 if predictor.records_ else HEARD_BY_RECORDS
+        predictor.heard_ = float(facts.get("heard", usual))
+        predictor.halfway_ = predictor.memory_.between(predictor.abroad_, predictor.heard_)
         predictor.fold_of_job_ = {str(job): int(fold) for job, fold in facts["jobs"] if fold >= 0}
         shapes = {
             name.removeprefix("novelty_"): array

@@ -206,3 +206,15 @@ def test_codes_of_software_say_what_they_stand_for() -> None:
     assert [framework.value for framework in Framework] == [
         "pytorch", "tensorflow", "mxnet", "paddle", "oneflow", "jax", "caffe2", "torch7",
     ]  # fmt: skip
+
+
+def test_between_two_memories_residuals_are_those_of_answers_between() -> None:
+    names, cells, residuals = _simulated(40)
+    one, other = (JobMemory().fit(names, cells, r) for r in (residuals, residuals - 0.3))
+    mixed = one.between(other, 0.25)
+    known, own = mixed.cells_["job3"]
+    assert known is one.cells_["job3"][0]
+    assert own == pytest.approx(one.cells_["job3"][1] - 0.75 * 0.3)
+    assert mixed.prior_variance_ == pytest.approx(
+        0.25 * one.prior_variance_ + 0.75 * other.prior_variance_
+    )

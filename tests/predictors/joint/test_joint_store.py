@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 from dataclasses import replace
@@ -187,3 +188,24 @@ def test_a_file_from_before_power_limits_answers_at_the_boost_clock(copied: Path
     # It stays as it is when it is written again.
     save_joint(earlier, copied.parent / "again")
     assert not load_joint(copied.parent / "again").power_limited
+
+
+def test_records_from_before_trees_were_heard_by_half_are_answered_as_then(
+    joint: JointPredictor, copied: Path, tmp_path: Path
+) -> None:
+    def without(predictor: JointPredictor, folder: Path) -> JointPredictor:
+        save_joint(predictor, folder)
+        facts = json.loads((folder / FACTS).read_text())
+        assert facts.pop("heard") == predictor.heard_
+        (folder / FACTS).write_text(json.dumps(facts))
+        return load_joint(folder)
+
+    # Without any record of a device the two are the same.
+    assert without(joint, copied).heard_ == joint.heard_ == 0.5
+    earlier = copy.copy(joint)
+    earlier.heard_, earlier.halfway_ = 1.0, joint.memory_
+    adapted = earlier.adapt(PROBES)
+    _same(adapted, without(adapted, tmp_path / "earlier"))
+    of_new = [step for step in STEPS if step.accelerator.name == "Gpu-New"]
+    now, then = joint.adapt(PROBES).predict(of_new), adapted.predict(of_new)
+    assert [one.time_s for one in now] != pytest.approx([one.time_s for one in then], rel=1e-4)
