@@ -21,6 +21,8 @@ _TITLES = {
 }
 #: Arrivals of a device below which what comes after the first ones says little.
 _LEAST_AFTER = 5
+#: Of the error that there was at the start, to which it should come.
+_HALF = 0.5
 
 
 def write_page(results: Results, path: Path) -> None:
@@ -182,7 +184,8 @@ def _by_device(stream: Mapping[str, Any]) -> Iterator[str]:
         f"fewer than {LEARNING + _LEAST_AFTER} came):"
     )
     yield ""
-    rows = []
+    rows: list[list[str]] = []
+    left: list[tuple[int, float]] = []
     for device in dict.fromkeys(stream["devices"]):
         own = on_device(stream, device)
         count = int(own.sum())
@@ -190,6 +193,7 @@ def _by_device(stream: Mapping[str, Any]) -> Iterator[str]:
         chosen = own & after(stream, first)
         means = {way: mean_error(stream, way, chosen) for way in WAYS}
         known = bool(np.array(stream["known"])[own].all())
+        left.append((first, means[BOTH] / means[NOTHING]))
         rows.append(
             [
                 device + (" (known)" if known else ""), f"{first} of {count}",
@@ -199,3 +203,17 @@ def _by_device(stream: Mapping[str, Any]) -> Iterator[str]:
         )  # fmt: skip
     heads = ["device", "after", *WAYS, f"{LEARNED} / {NOTHING}", f"both / {NOTHING}"]
     yield from table(heads, rows)
+    known_shares = [(first, share) for first, share in left if not np.isnan(share)]
+    if known_shares:
+        yield (
+            f"With {BOTH} at most half of the error is left on {_halved(known_shares)} devices, on "
+            f"{_halved([one for one in known_shares if one[0] == LEARNING])} of those with "
+            f"{LEARNING} arrivals before; more than at the start on "
+            f"{sum(share > 1 for _, share in known_shares)}."
+        )
+        yield ""
+
+
+def _halved(shares: Sequence[tuple[int, float]]) -> str:
+    """Say of how many devices half of the error is left, or less."""
+    return f"{sum(share <= _HALF for _, share in shares)} of {len(shares)}"
