@@ -1,4 +1,4 @@
-"""Captures and fits on a real Ray cluster of this machine; run by an interpreter with Ray.
+"""Tasks and captures on a real Ray cluster of this machine; run by an interpreter with Ray.
 
 ``python ray_child.py FOLDER``; prints what came of it as JSON.
 """
@@ -12,32 +12,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import joint_world
-import synthetic_workloads as made_up
-
-from perfmodel.engines.local_engine import LocalEngine
 from perfmodel.engines.ray_tasks import RayTasks
 from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.errors import MissingExtraError, TrainingError
 from perfmodel.graph.job import Job
 from perfmodel.training.captures.capture_pool import CapturePool
-from perfmodel.training.train import train
 from perfmodel.training.training_engine import made_with, opened_engine
 
 JOB = Job(model="timm/test_resnet", batch_size=2)
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
-def trained(folder: Path, engine: TaskEngine) -> dict[str, bytes]:
-    version = train(
-        made_up.samples(families=4), folder, members=("gbdt", "gnn"), folds=2,
-        corpus=joint_world.samples()[::3], created_at="2026-01-01T12:00:00Z", engine=engine,
-        joint_settings={"epochs": 1, "rounds": 5, "folds": 2},
-    )  # fmt: skip
-    return files_of(version)
 
 
 def dying(folder: Path, task: int) -> int:
@@ -70,15 +52,11 @@ def error_of(engine: TaskEngine, function: Any) -> str:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    local = trained(folder / "local", LocalEngine())
     with opened_engine("ray") as engine:
         import ray
 
-        far = trained(folder / "far", engine)
         ended = dict(engine.run(dying, folder, [0, 1, 2]))
         told = {
-            "files": len(local),
-            "differ": sorted(n for n in {*local, *far} if local.get(n) != far.get(n)),
             "elsewhere": os.getpid() not in ended.values() and sorted(ended),
             "lost": error_of(RayTasks(ray, made_with, retries=0), lost),
             "refused": error_of(engine, refusing),

@@ -1,4 +1,4 @@
-"""Captures and fits on a real Ray cluster, beside those of this machine."""
+"""Tasks on a real Ray cluster; what is learned there is in ``tests/retraining/test_on_ray.py``."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from perfmodel.training.training_engine import opened_engine
 CHILD = Path(__file__).with_name("ray_child.py")
 
 
-def test_what_a_cluster_fits_has_the_bytes_of_a_local_training(tmp_path: Path) -> None:
+def test_tasks_run_on_the_cluster_and_are_begun_again_where_they_are_lost(tmp_path: Path) -> None:
     told = told_by(CHILD, tmp_path)
-    # Of two members, the joint predictor, and all that stands beside them.
-    assert told["files"] > 12 and told["differ"] == []
     # The task whose process was killed was begun again, and no task ran in the process that asked.
     assert told["elsewhere"] == [0, 1, 2]
     assert (tmp_path / "begun-1").read_text() == "xx"
