@@ -12,6 +12,9 @@ from perfmodel.training.gate.comparison import equal_units, numbered
 from perfmodel.training.gate.evidence import Answers, Evidence, JudgingSet, Margins
 from perfmodel.training.gate.finding import Finding
 
+#: Devices that are named where many are missing.
+_NAMED = 5
+
 
 def of_itself(candidate: Evidence, serving: Evidence, margins: Margins) -> Iterator[Finding]:
     """Yield what is wrong with a candidate whatever it answers."""
@@ -25,7 +28,13 @@ def of_itself(candidate: Evidence, serving: Evidence, margins: Margins) -> Itera
         )
     missing = sorted(serving.devices - candidate.devices)
     if missing:
-        yield _found("labels", f"it does not know {', '.join(missing[:5])}, which serve now")
+        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        yield _found(
+            "labels",
+            f"it does not know {', '.join(missing[:_NAMED])}{more}, which serve now: a fit needs "
+            "the data that they were learned from as well; without, a quick retraining takes in "
+            "what is new",
+        )
     for law, count in sorted(candidate.violations.items()):
         if count > serving.violations.get(law, 0):
             yield _found("law", f"{law} is broken {count} times")
