@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from perfmodel.features.arrays import FloatArray
-from perfmodel.training.gate.comparison import equal_units, numbered
 from perfmodel.training.gate.evidence import Answers, Evidence, JudgingSet, Margins
 from perfmodel.training.gate.finding import Finding
 
@@ -99,7 +98,7 @@ def _intervals(
 ) -> Iterator[Finding]:
     inside = (own.low_s <= judged.measured_s) & (judged.measured_s <= own.high_s)
     before = (other.low_s <= judged.measured_s) & (judged.measured_s <= other.high_s)
-    devices, models = (np.array(judged.labels[label]) for label in ("device", "model"))
+    devices = np.array(judged.labels["device"])
     groups = {"": np.ones(len(devices), bool)}
     groups |= {f", device {one}": devices == one for one in sorted(set(devices.tolist()))}
     for where, group in groups.items():
@@ -107,29 +106,25 @@ def _intervals(
         if count < margins.least_steps:
             continue
         share = float(inside[group].mean())
-        # Steps of one model are missed together.
-        units = equal_units(numbered(models[group]))
         # A device on which the serving version misses as often is no reason to stay with that one.
-        least = _least_share(min(margins.coverage, float(before[group].mean())), units, margins)
+        least = _least_share(min(margins.coverage, float(before[group].mean())), count, margins)
         if share < least:
             yield _found(
                 "coverage",
-                f"{share:.3f} of {count} measurements, which amount to {units:.0f} models, lie "
-                f"inside, at least {least:.3f}",
+                f"{share:.2f} of {count} measurements lie inside, at least {least:.2f}",
                 judged.name + where,
             )
     width, known = _width(own), _width(other)
     # Intervals that hold too little, as on a device that was not known, are no measure of width.
-    units = equal_units(numbered(models))
-    holds = float(before.mean()) >= _least_share(margins.coverage, units, margins)
+    holds = float(before.mean()) >= _least_share(margins.coverage, len(before), margins)
     if holds and width > margins.width_times * known:
         detail = f"intervals are {width / known:.3g} times as wide as those that serve"
         yield _found("width", detail, judged.name)
 
 
-def _least_share(stated: float, units: float, margins: Margins) -> float:
+def _least_share(stated: float, count: int, margins: Margins) -> float:
     """Return the share inside from which on too few are no chance: two standard errors."""
-    chance = 2 * math.sqrt(margins.coverage * (1 - margins.coverage) / units)
+    chance = 2 * math.sqrt(margins.coverage * (1 - margins.coverage) / count)
     return stated - margins.coverage_below - chance
 
 

@@ -96,7 +96,7 @@ def _compared(
 ) -> GroupError:
     """Compare two versions in one group; ``tail`` is left out at each end of the interval."""
     families, models = (
-        numbered(np.array(judged.labels[label])[group.steps]) for label in ("family", "model")
+        _numbered(np.array(judged.labels[label])[group.steps]) for label in ("family", "model")
     )
     is_one_family = families.max() == 0
     units = models if is_one_family else families
@@ -121,25 +121,7 @@ def _compared(
     )
 
 
-def equal_units(units: IntArray) -> float:
-    """Return to how many units of one size those of some steps amount.
-
-    Parameters
-    ----------
-    units : ndarray of int64, shape (steps,)
-        The unit of each step, from 0 on.
-
-    Examples
-    --------
-    >>> equal_units(np.array([0, 0, 1, 1])), equal_units(np.array([0, 0, 0, 1]))
-    (2.0, 1.6)
-    """
-    sizes = np.bincount(units)
-    return float(sizes.sum() ** 2 / (sizes**2).sum())
-
-
-def numbered(labels: StrArray) -> IntArray:
-    """Return the unit of each step, from 0 on."""
+def _numbered(labels: StrArray) -> IntArray:
     numbers: IntArray = np.unique(labels, return_inverse=True)[1]
     return numbers
 
@@ -155,5 +137,6 @@ def _reach(difference: FloatArray, units: IntArray, tail: float, margins: Margin
     spread = float((totals[draws].sum(axis=1) / sizes[draws].sum(axis=1)).std())
     # Few units know their own spread badly: resampling k of them shows sqrt((k - 1) / k) of it,
     # and Student's distribution is as much wider than the normal one as they are few.
-    wider = -float(stdtrit(max(equal_units(units) - 1, 1.0), tail)) * math.sqrt(count / (count - 1))
+    alike = float(sizes.sum() ** 2 / (sizes**2).sum())
+    wider = -float(stdtrit(max(alike - 1, 1.0), tail)) * math.sqrt(count / (count - 1))
     return wider * spread

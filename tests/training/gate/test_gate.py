@@ -326,31 +326,3 @@ def test_what_cannot_be_compared_with_is_an_error() -> None:
         replace(one, keys=one.keys[1:])
     with pytest.raises(InvalidInputError, match="times above 0"):
         replace(one, measured_s=one.measured_s * 0)
-
-
-@pytest.mark.parametrize(("models", "refused"), [(1, False), (2, False), (40, True)])
-def test_a_device_whose_few_models_are_missed_together_shows_no_narrow_intervals(
-    models: int, refused: bool
-) -> None:
-    # Forty steps: 0.95 of them lay inside, now three quarters; of forty models that is no chance.
-    steps = np.arange(40)
-    judged = JudgingSet(
-        name="frozen",
-        keys=tuple(map(str, steps)),
-        measured_s=np.ones(40),
-        labels={
-            "device": ("T4",) * 40, "mode": ("inference",) * 40, "family": ("resnet",) * 40,
-            "placement": ("one accelerator",) * 40,
-            "model": tuple(f"resnet-{one % models}" for one in steps),
-        },
-    )  # fmt: skip
-
-    def version(inside: int) -> Evidence:
-        low_s = np.where(steps < inside, 0.9, 1.0001)
-        answers = Answers(time_s=np.full(40, 1.001), low_s=low_s, high_s=np.full(40, 1.1))
-        return replace(GOOD, answers={"frozen": answers})
-
-    decision = decide(version(30), version(38), [judged])
-    found = [one.detail for one in decision.findings if one.check == "coverage"]
-    assert bool(found) is refused
-    assert not refused or "which amount to 40 models" in found[0]
