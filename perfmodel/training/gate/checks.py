@@ -111,7 +111,7 @@ def _intervals(
         if share < least:
             yield _found(
                 "coverage",
-                f"{share:.2f} of {count} measurements lie inside, at least {least:.2f}",
+                f"{share:.3f} of {count} measurements lie inside, at least {least:.3f}",
                 judged.name + where,
             )
     width, known = _width(own), _width(other)

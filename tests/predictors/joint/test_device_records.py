@@ -91,9 +91,10 @@ def test_networks_made_alike_are_off_alike_as_far_as_records_say_so(
     assert off[0] < 0.7 * off[1]
 
 
-def test_a_device_that_is_slow_on_everything_shares_nothing_more(joint: JointPredictor) -> None:
-    usual = joint.adapt(world.samples(("Gpu-New",))).records_["Gpu-New"]
-    assert joint.adapt(RECORDS).records_["Gpu-New"].spread == usual.spread
+def test_a_device_that_is_slow_on_everything_shares_nothing_more() -> None:
+    # Networks of three passes are off by make themselves.
+    joint = JointPredictor(folds=2, epochs=8, rounds=20).fit(world.samples(world.KNOWN[:2]))
+    assert joint.adapt(RECORDS).records_["Gpu-New"].spread == 0
     # A single record cannot tell whether its device or its make is slow.
     assert joint.adapt(RECORDS[:1]).records_["Gpu-New"].spread == 0
 

@@ -22,9 +22,9 @@ def _slower(step: Step, times: float) -> Step:
 
 
 def test_measuring_never_takes_less_on_what_is_slower() -> None:
-    seconds = [measuring_s([_slower(step, times) for step in STEPS]) for times in (1, 10, 1e4, 1e6)]
+    seconds = [measuring_s([_slower(step, times) for step in STEPS]) for times in (1, 10, 1e4, 1e8)]
     assert np.all(np.diff(seconds, axis=0) >= 0)
-    assert np.all(seconds[-1] > seconds[0])
+    assert np.all(seconds[-1] > 10 * seconds[0])
 
 
 def test_a_slow_step_is_repeated_as_few_times_as_profilers_do() -> None:
