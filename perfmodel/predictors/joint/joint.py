@@ -396,7 +396,7 @@ class JointPredictor:
         return device in self.devices_ or device in self.records_
 
     def _memory(self, device: str, *, recorded: bool = False) -> JobMemory:
-        """Return the residuals of what is answered for a device; ``recorded``: once it has records."""
+        """Return residuals of what is answered for a device; ``recorded``: once it has records."""
         if device in self.devices_:
             return self.memory_
         return self.halfway_ if recorded or device in self.records_ else self.abroad_
