@@ -89,6 +89,15 @@ class Framework(StrEnum):
         return cls(software.get("framework", cls.PYTORCH))
 
 
+class AttentionKernel(StrEnum):
+    """What computes attention: ``software["attention"]`` of a job, else what its release has."""
+
+    #: One kernel that writes no scores: of PyTorch since 2.0, of xformers or of flash-attn before.
+    FUSED = "fused"
+    #: Products, softmax and what stands between them as calls of their own.
+    EAGER = "eager"
+
+
 #: Compilers that predictors have figures of; their columns are those of stored models.
 LEARNED_COMPILERS: tuple[Compiler, ...] = tuple(c for c in Compiler if c.answered_as is c)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -25,7 +26,7 @@ from perfmodel.graph.json_values import (
 )
 from perfmodel.graph.training_options.adapter import LowRankAdapter, frozen_patterns
 from perfmodel.graph.training_options.mixed_precision import MixedPrecision
-from perfmodel.types import Compiler, Framework, MemoryFormat, Mode, Precision
+from perfmodel.types import AttentionKernel, Compiler, Framework, MemoryFormat, Mode, Precision
 
 #: Optimizers whose step can be captured by name.
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "adafactor", "lamb")
@@ -338,10 +339,16 @@ def _check_bytes(name: str, value: Mapping[str, Any], pointer: str) -> None:
         )
 
 
+#: What software says by one of a few words.
+_WORDS: Mapping[str, type[StrEnum]] = MappingProxyType(
+    {"framework": Framework, "attention": AttentionKernel}
+)
+
+
 def _version(name: str, value: object, pointer: str) -> str:
     as_text("The name of a version", name, pointer)
-    if name == "framework":
-        return as_word(Framework, name, value, pointer).value
+    if name in _WORDS:
+        return as_word(_WORDS[name], name, value, pointer).value
     version = as_text(name, value, pointer)
     if name == "torch" and not version[0].isdigit():
         raise InvalidInputError(

@@ -19,7 +19,7 @@ from perfmodel.placement.topology.topology import (
     Sharing,
 )
 from perfmodel.requests import CHECKPOINTING, MAX_COUNT, MOST_OBSERVATIONS, OPTIMIZERS
-from perfmodel.types import Compiler, Framework, MemoryFormat, Mode, Precision
+from perfmodel.types import AttentionKernel, Compiler, Framework, MemoryFormat, Mode, Precision
 from service.dispatch.options import MOST_MS
 
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
@@ -30,15 +30,19 @@ Text = Annotated[str, Field(min_length=1)]
 def _with_a_version(software: dict[str, str]) -> dict[str, str]:
     if not software.get("torch", "0")[0].isdigit():
         raise ValueError("torch is a version that starts with a digit")
-    if software.get("framework", Framework.PYTORCH) not in _FRAMEWORKS:
-        raise ValueError(f"framework is one of {', '.join(_FRAMEWORKS)}")
+    for name, words in _WORDS.items():
+        if software.get(name, words[0]) not in words:
+            raise ValueError(f"{name} is one of {', '.join(words)}")
     return software
 
 
-_FRAMEWORKS = [framework.value for framework in Framework]
+_WORDS = {
+    "framework": [framework.value for framework in Framework],
+    "attention": [kernel.value for kernel in AttentionKernel],
+}
 _SOFTWARE = {
     "torch": {"type": "string", "pattern": "^[0-9]"},
-    "framework": {"type": "string", "enum": _FRAMEWORKS},
+    **{name: {"type": "string", "enum": words} for name, words in _WORDS.items()},
 }
 Software = Annotated[
     dict[str, Text],

@@ -112,6 +112,7 @@ def test_only_fine_tuning_has_the_head_of_the_workload(tmp_path: Path) -> None:
     found = training(tmp_path, BERT, {**BERT, "section_variant": "Pre-training", "seq_len": 512})
     (step,) = found.steps
     assert (step.job.model, step.job.sequence_length) == ("zoo/bert-large-squad", 384)
+    assert (step.job.software["attention"], step.job.software["apex"]) == ("eager", "O2")
     assert [row.line for row in found.rejected] == [3]
 
 

@@ -26,7 +26,8 @@ def test_a_row_on_one_gpu_is_a_step(tmp_path: Path) -> None:
 def test_bert_is_pre_trained_on_128_tokens(tmp_path: Path) -> None:
     line = f"PyTorch,BERT-Base,1,FP32,samples/s,32,100.0,FP32 & W/O XLA,{V100}"
     (step,) = read_dlperf(_table(tmp_path, line)).steps
-    assert step.job.sequence_length == 128 and step.job.software == {}
+    assert step.job.sequence_length == 128
+    assert step.job.software == {"torch": "1.5.0", "cuda": "10.2"}
     assert step.job.hf_config is not None and step.job.hf_config["model_type"] == "bert"
 
 

@@ -52,6 +52,12 @@ def test_a_run_on_one_accelerator_is_a_step(tmp_path: Path) -> None:
     assert (step.origin.line, step.origin.licence) == (1, "not stated")
 
 
+def test_bert_writes_the_scores_of_its_attention_in_every_container(tmp_path: Path) -> None:
+    row = {"task": "bert_base_squad", "unit": "sequences/s", "container": "24.03"}
+    (step,) = read(tmp_path, row).steps
+    assert step.job.software["attention"] == "eager" and "apex" in step.job.software
+
+
 def test_repeats_are_one_record_with_their_median_and_spread(tmp_path: Path) -> None:
     rates = (80.0, 100.0, 110.0)
     (step,) = read(tmp_path, *({"throughput_steady": rate} for rate in rates)).steps

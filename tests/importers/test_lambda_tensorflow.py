@@ -76,6 +76,9 @@ def test_a_framework_beside_fastertransformer_is_a_step(tmp_path: Path) -> None:
     assert (step.accelerator, step.samples_per_second) == ("V100-PCIe-16GB", 2000)
     assert step.job.sequence_length == 128
     assert step.job.software == {"framework": "tensorflow"}
+    traced = {**CELL, "engine": "torch.jit.trace"}
+    (step,) = read_fastertransformer(_write(tmp_path / "fastertransformer.csv", traced)).steps
+    assert step.job.software == {"torch": "1.8.0"}
     (left,) = imported.rejected
     assert "own kernels" in left.reason
 

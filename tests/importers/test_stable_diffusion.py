@@ -21,7 +21,7 @@ def test_an_image_is_two_samples(tmp_path: Path) -> None:
     # Ten steps of sampling times images a second: four images take 0.4 s.
     assert step.step_time_s == pytest.approx(0.4)
     assert (step.repeats, step.spread) == (9, pytest.approx(1.0 / 9.0))
-    assert step.job.software == {"torch": "2.0.1"}
+    assert step.job.software == {"torch": "2.0.1", "attention": "fused"}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 r"""Operators that PyTorch runs on a slow path: what they cost beyond their formula.
 
-Two paths are slower by a factor that no efficiency of common operators tells, and known well
+Three paths are slower by a factor that no efficiency of common operators tells, and known well
 enough to be stated. Their time is added to that of the row, seconds::
 
     x_i = p_i . q_s      p_i: work of a row on each path, q_s: seconds a unit of it costs a step
@@ -20,17 +20,27 @@ enough to be stated. Their time is added to that of the row, seconds::
     (0.27 to 0.39). Tokens
     seen as an image are channels-last and take another kernel, so what a matrix product wrote
     is not counted. A compiler writes its own kernel.
+``parts``
+    Attention has a fused kernel since PyTorch 2.0. Before, and in other frameworks, the product
+    of queries and keys is written, scaled, normalised and read again, all in the precision of the
+    step; under autocast the softmax is computed in full precision, between two conversions. Counted
+    are the bytes that pass, for a score: 12 in half precision, 24 in full, 28 under autocast, half
+    as much again on the way back. Vision transformers of one size on an RTX 3090 in PyTorch 1.13
+    and 2.1, under autocast, differ by 23 to 29.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.sketch import NEIGHBOUR_COLUMNS, StepSketch
+from perfmodel.types import AttentionKernel, Framework, Precision
 
 #: Columns of the work of a row, and of the seconds a unit of it takes.
-SLOW_PATHS: tuple[str, ...] = ("scores", "turns")
+SLOW_PATHS: tuple[str, ...] = ("scores", "turns", "parts")
 
 #: PyTorch from which attention without a fused kernel computes in full precision.
 _FULL_PRECISION_TORCH = 2.5
@@ -39,7 +49,14 @@ _HALF_BYTES, _FULL_BYTES = (8.0, 4.0), (32.0, 12.0)
 #: Share of the bandwidth that streaming kernels reach.
 _STREAMING = 0.85
 _TURN_S = 0.3e-6
+#: PyTorch that has a fused kernel of attention.
+_FUSED_ATTENTION_TORCH = 2.0
+#: Bytes that pass for a score where attention is computed by its parts.
+_PARTS_HALF, _PARTS_FULL, _PARTS_AUTOCAST = 12.0, 24.0, 28.0
+#: Bytes on the way back over those on the way there; and the depth of all products over that.
+_BACK, _BACK_DEPTH = 1.5, 2.5
 _ATTENTION = "scaled_dot_product_attention"
+_ATTENTION_BACK = f"{_ATTENTION}_backward"
 _RESAMPLING = ("upsample_bilinear2d", "upsample_bicubic2d")
 _FROM_PRODUCT = NEIGHBOUR_COLUMNS.index("reads_from_matmul")
 
@@ -53,13 +70,16 @@ def slow_path_work(sketch: StepSketch) -> FloatArray:
         Of one node; 0 for what takes no slow path.
     """
     ops = np.array(sketch.ops, dtype=np.str_)
-    unfused = (ops == _ATTENTION) & (sketch.column("output_rank") != 4)
+    attention, back = ops == _ATTENTION, ops == _ATTENTION_BACK
+    unfused = attention & (sketch.column("output_rank") != 4)
     serial = np.isin(ops, _RESAMPLING) & (sketch.neighbours[:, _FROM_PRODUCT] <= 0.5)
     work = np.zeros((len(ops), len(SLOW_PATHS)))
     if unfused.any():
         work[unfused, 0] = _scores(sketch)[unfused]
     if serial.any():
         work[serial, 1] = _turns(sketch)[serial]
+    if attention.any() or back.any():
+        work[:, 2] = _scores(sketch) * (attention + back * _BACK / _BACK_DEPTH)
     return work
 
 
@@ -80,7 +100,12 @@ def _extent(sketch: StepSketch, column: str) -> FloatArray:
 
 
 def slow_path_rates(
-    *, gpu: bool, fused: bool, torch_version: float, bandwidth_bytes_per_s: float
+    *,
+    gpu: bool,
+    fused: bool,
+    torch_version: float,
+    bandwidth_bytes_per_s: float,
+    parts_bytes: float,
 ) -> list[float]:
     """Return the seconds that a unit of each slow path costs, see :data:`SLOW_PATHS`.
 
@@ -92,17 +117,63 @@ def slow_path_rates(
         A compiler that fuses has made the kernels.
     torch_version : float
         As :func:`~perfmodel.features.steps.step_table.torch_version` tells it.
+    parts_bytes : float
+        Of a score of attention that is computed by its parts, see :func:`bytes_of_parts`; 0 where
+        a kernel is fused.
 
     Examples
     --------
     A score in full precision on a card of 1 TB/s: 32 B / (0.85 * 1e12 B/s).
 
-    >>> [f"{seconds:.2e}" for seconds in slow_path_rates(
-    ...     gpu=True, fused=False, torch_version=2.6, bandwidth_bytes_per_s=1e12)]
-    ['3.76e-11', '3.00e-07']
+    >>> [f"{seconds:.2e}" for seconds in slow_path_rates(gpu=True, fused=False,
+    ...     torch_version=2.6, bandwidth_bytes_per_s=1e12, parts_bytes=0.0)]
+    ['3.76e-11', '3.00e-07', '0.00e+00']
     """
     if not gpu:
-        return [0.0, 0.0]
+        return [0.0] * len(SLOW_PATHS)
+    byte_s = 1.0 / (_STREAMING * bandwidth_bytes_per_s)
+    turn_s = 0.0 if fused else _TURN_S
+    if parts_bytes > 0:
+        return [0.0, turn_s, parts_bytes * byte_s]
     passing = _FULL_BYTES if torch_version >= _FULL_PRECISION_TORCH else _HALF_BYTES
-    score_s = passing[fused] / (_STREAMING * bandwidth_bytes_per_s)
-    return [score_s, 0.0 if fused else _TURN_S]
+    return [passing[fused] * byte_s, turn_s, 0.0]
+
+
+def bytes_of_parts(
+    precision: Precision, software: Mapping[str, str], *, fused: bool, torch: float
+) -> float:
+    """Return the bytes that pass for a score of attention, 0 where its kernel is fused.
+
+    Parameters
+    ----------
+    software : mapping of str to str
+        Of a job: the framework, its :class:`~perfmodel.types.AttentionKernel`, and apex, which
+        leaves the softmax in half precision.
+    fused : bool
+        A compiler that fuses has made the kernels.
+    torch : float
+        Version of PyTorch, as for :func:`slow_path_rates`.
+
+    Examples
+    --------
+    >>> from perfmodel.types import Precision
+    >>> [bytes_of_parts(Precision.AMP_FP16, software, fused=False, torch=1.9)
+    ...     for software in ({}, {"apex": "O2"}, {"attention": "fused"})]
+    [28.0, 12.0, 0.0]
+    """
+    if fused or _has_fused_kernel(software, torch):
+        return 0.0
+    if precision in (Precision.FP32, Precision.TF32):
+        return _PARTS_FULL
+    is_autocast = precision.value.startswith("amp_") and "apex" not in software
+    return _PARTS_AUTOCAST if is_autocast else _PARTS_HALF
+
+
+def _has_fused_kernel(software: Mapping[str, str], torch: float) -> bool:
+    if stated := software.get("attention"):
+        return AttentionKernel(stated) is AttentionKernel.FUSED
+    framework = Framework.of(software)
+    # XLA fuses what a step of JAX is made of.
+    return framework is Framework.JAX or (
+        framework is Framework.PYTORCH and torch >= _FUSED_ATTENTION_TORCH
+    )

@@ -24,7 +24,12 @@ from perfmodel.features.nodes import OP_CLASSES, STATIC_COLUMNS
 from perfmodel.features.roofline import device_share
 from perfmodel.features.steps.row_sorts import row_sorts
 from perfmodel.features.steps.sketch import NEIGHBOUR_COLUMNS, StepSketch
-from perfmodel.features.steps.slow_paths import SLOW_PATHS, slow_path_rates, slow_path_work
+from perfmodel.features.steps.slow_paths import (
+    SLOW_PATHS,
+    bytes_of_parts,
+    slow_path_rates,
+    slow_path_work,
+)
 from perfmodel.features.steps.step import Step
 from perfmodel.graph.cost.base import OpClass
 from perfmodel.types import Compiler, Engine, Framework, MemoryFormat, Mode, Precision
@@ -132,16 +137,38 @@ class StepTable:
         return np.asarray(self.settings[:, SETTING_COLUMNS.index("fused")] > 0)
 
 
-def step_table(steps: Sequence[Step], *, power_limited: bool = False) -> StepTable:
-    """Lay steps out as flat arrays; a sketch that several steps share is laid out once.
+@dataclass(frozen=True, kw_only=True)
+class StepLaws:
+    """Which laws of steps a predictor was fitted under, of those that the first ones did not know.
 
     Parameters
     ----------
     power_limited : bool
-        Whether GPUs compute at the clock that their power limit leaves them, where their maker
-        states none that lasts (:func:`~perfmodel.devices.power_limit.lasting_share`).
+        GPUs compute at the clock that their power limit leaves them, where their maker states none
+        that lasts (:func:`~perfmodel.devices.power_limit.lasting_share`).
+    attention_by_release : bool
+        Attention is computed by its parts where the release has no fused kernel
+        (:func:`~perfmodel.features.steps.slow_paths.bytes_of_parts`).
     """
-    lasting = [_lasting_share(step.accelerator, power_limited) for step in steps]
+
+    power_limited: bool = False
+    attention_by_release: bool = False
+
+
+#: What the first predictors were fitted under, and what new ones are.
+_FIRST_LAWS = StepLaws()
+LATEST_LAWS = StepLaws(power_limited=True, attention_by_release=True)
+
+
+def step_table(steps: Sequence[Step], laws: StepLaws = _FIRST_LAWS) -> StepTable:
+    """Lay steps out as flat arrays; a sketch that several steps share is laid out once.
+
+    Parameters
+    ----------
+    laws : StepLaws
+        Without them bounds are those of the fastest clock.
+    """
+    lasting = [_lasting_share(step.accelerator, laws.power_limited) for step in steps]
     place: dict[int, int] = {}
     sketches: list[StepSketch] = []
     sketch_of = np.empty(len(steps), dtype=np.int64)
@@ -173,7 +200,9 @@ def step_table(steps: Sequence[Step], *, power_limited: bool = False) -> StepTab
             [step_peaks(step, share) for step, share in zip(steps, lasting, strict=True)]
         ).reshape(-1, 7),
         boost=np.array([1.0 / share for share in lasting]),
-        slow_rates=np.array([_slow_rates(step) for step in steps]).reshape(-1, len(SLOW_PATHS)),
+        slow_rates=np.array(
+            [_slow_rates(step, laws.attention_by_release) for step in steps]
+        ).reshape(-1, len(SLOW_PATHS)),
         settings=np.array([step_settings(s) for s in steps], dtype=np.float32).reshape(
             -1, len(SETTING_COLUMNS)
         ),
@@ -243,12 +272,15 @@ def step_peaks(step: Step, lasting: float | None = None) -> list[float]:
     ]
 
 
-def _slow_rates(step: Step) -> list[float]:
+def _slow_rates(step: Step, attention_by_release: bool) -> list[float]:
+    fused, torch = step.compiler in FUSING, torch_version(step.software)
+    parts_bytes = bytes_of_parts(step.precision, step.software, fused=fused, torch=torch)
     return slow_path_rates(
         gpu=step.accelerator.kind == "gpu",
-        fused=step.compiler in FUSING,
-        torch_version=torch_version(step.software),
+        fused=fused,
+        torch_version=torch,
         bandwidth_bytes_per_s=step.accelerator.bandwidth_bytes_per_s,
+        parts_bytes=parts_bytes if attention_by_release else 0.0,
     )
 
 

@@ -44,6 +44,8 @@ _COLUMNS = (
     "readme", "line", "device", "num_gpus", "precision", "batch_per_gpu", "throughput", "unit",
     "ngc_container", "variant", "section_variant", "seq_len",
 )  # fmt: skip
+#: Container of pages that name none: the middle of those that do, 20.06 to 22.11.
+_USUAL_SOFTWARE = ngc_software("21.06")
 _PRECISION: Mapping[str, Precision] = MappingProxyType(
     {
         "amp_fp16": Precision.AMP_FP16,
@@ -150,7 +152,7 @@ def _job(recipe: Recipe, mode: Mode, row: Row) -> Job:
         optimizer=recipe.optimizer if training and recipe.optimizer else "sgd",
         memory_format=MemoryFormat.CHANNELS_LAST if last else MemoryFormat.CHANNELS_FIRST,
         sequence_length=recipe.sequence_length,
-        software=ngc_software(_release(row)),
+        software={**(ngc_software(_release(row)) or _USUAL_SOFTWARE), **recipe.software},
     )
 
 

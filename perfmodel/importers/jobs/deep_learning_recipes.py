@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from perfmodel.importers.jobs.ngc import EXAMPLES_BERT
 from perfmodel.importers.public_tables import Row, positive, text
 from perfmodel.types import Mode
 
@@ -30,6 +31,8 @@ class Recipe:
         None where training uses one that cannot be captured.
     channels_last : bool
         Whether mixed precision runs channels-last.
+    software : mapping of str to str
+        What it runs beside that of the container.
     modes : tuple of Mode
         What is understood of it.
     """
@@ -41,6 +44,7 @@ class Recipe:
     model_kwargs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     sequence_length: int | None = None
     channels_last: bool = False
+    software: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     modes: tuple[Mode, ...] = (Mode.TRAINING, Mode.INFERENCE)
 
     def units_per_sample(self, row: Row) -> float:
@@ -93,6 +97,7 @@ RECIPES: Mapping[tuple[str, str], Recipe] = MappingProxyType(
             units=_SEQUENCES,
             optimizer="adamw",
             sequence_length=384,
+            software=EXAMPLES_BERT,
         ),
         ("LanguageModeling/Transformer-XL", "base"): Recipe(
             name="transformer-xl-base-adaptive",

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from perfmodel.graph.job import Job
+from perfmodel.importers.jobs.ngc import ngc_software
 from perfmodel.importers.public_tables import (
     Row,
     count,
@@ -50,6 +51,8 @@ _FRAMEWORKS: Mapping[str, Framework] = MappingProxyType(
         "NVIDIA DLE MxNet": Framework.MXNET,
     }
 )
+#: The reports are of 2020; PyTorch ran in the container 20.03.
+_PYTORCH = ngc_software("20.03")
 _PRECISION: Mapping[str, Precision] = MappingProxyType(
     {"FP32": Precision.FP32, "FP16": Precision.AMP_FP16, "AMP": Precision.AMP_FP16}
 )
@@ -91,7 +94,7 @@ def _step(row: Row, line: int, *, file: str) -> PublishedStep:
         mode=Mode.TRAINING,
         batch_size=count(row, "batch_per_device"),
         precision=_known(_PRECISION, row, "precision"),
-        software={"framework": framework.value} if framework is not Framework.PYTORCH else {},
+        software={"framework": framework.value} if framework is not Framework.PYTORCH else _PYTORCH,
         **_known(_MODELS, row, "model"),
     )
     return PublishedStep(

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -27,7 +27,7 @@ from types import MappingProxyType
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import UnknownAcceleratorError
 from perfmodel.graph.job import Job
-from perfmodel.importers.jobs.ngc import ngc_software, plain_version
+from perfmodel.importers.jobs.ngc import EXAMPLES_BERT, ngc_software, plain_version
 from perfmodel.importers.public_tables import Row, count, find_table, positive, read_rows, text
 from perfmodel.importers.published import (
     Imported,
@@ -62,6 +62,8 @@ class Task:
         Reference workload; None where there is none.
     unit : str
         As the table writes it.
+    software : mapping of str to str
+        What it runs beside that of the container.
     """
 
     model: str | None
@@ -69,6 +71,7 @@ class Task:
     unit: str
     per_sample: float = 1.0
     sequence_length: int | None = None
+    software: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 TASKS: Mapping[str, Task] = MappingProxyType(
@@ -82,12 +85,14 @@ TASKS: Mapping[str, Task] = MappingProxyType(
             optimizer="adamw",
             unit="sequences/s",
             sequence_length=384,
+            software=EXAMPLES_BERT,
         ),
         "bert_large_squad": Task(
             model="zoo/bert-large-squad",
             optimizer="adamw",
             unit="sequences/s",
             sequence_length=384,
+            software=EXAMPLES_BERT,
         ),
         "gnmt": Task(
             model="zoo/gnmt", optimizer="adam", unit="tokens/s (src+tgt)", per_sample=48.8
@@ -277,7 +282,7 @@ def _job(point: _Point) -> Job | None:
         precision=point.precision,
         optimizer=task.optimizer,
         sequence_length=task.sequence_length,
-        software={**ngc_software(point.container), "torch": point.torch},
+        software={**ngc_software(point.container), "torch": point.torch, **task.software},
     )
 
 

@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from perfmodel.types import AttentionKernel
+
 #: PyTorch and CUDA, and the releases that were built with them.
 _BUILDS = (
     ("1.1.0", "10.1", "19.05 19.06"),
@@ -37,6 +39,12 @@ _BUILDS = (
 )
 _RELEASES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {release: (torch, cuda) for torch, cuda, listed in _BUILDS for release in listed.split()}
+)
+
+#: What the BERT of NVIDIA's examples runs in every container: attention by its parts, and mixed
+#: precision of apex.
+EXAMPLES_BERT: Mapping[str, str] = MappingProxyType(
+    {"attention": AttentionKernel.EAGER.value, "apex": "O2"}
 )
 
 _VERSION = re.compile(r"\d+\.\d+(\.\d+)?")

@@ -33,7 +33,13 @@ from perfmodel.errors import TrainingError
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.sketch import architecture_key
 from perfmodel.features.steps.step import Step, StepSample
-from perfmodel.features.steps.step_table import StepTable, step_bounds_s, step_table
+from perfmodel.features.steps.step_table import (
+    LATEST_LAWS,
+    StepLaws,
+    StepTable,
+    step_bounds_s,
+    step_table,
+)
 from perfmodel.features.steps.whole_step import whole_rows
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.predictors.joint.device_beliefs import BEFORE_RECORDS, DeviceBeliefs, features
@@ -118,9 +124,8 @@ class JointPredictor:
     epochs, learning_rate, shrinkage : int, float, float
         Of the networks, see
         :class:`~perfmodel.predictors.step_models.node_settings.NodeNetSettings`.
-    power_limited : bool
-        Whether GPUs compute at the clock that their power limit leaves them, see
-        :func:`~perfmodel.features.steps.step_table.step_table`.
+    laws : StepLaws
+        What a step is expected to take before anything is learned.
     known_folds : mapping of str to int or None
         Folds that families have had in another version and keep, so that the two can be compared.
     engine : TaskEngine or None
@@ -138,7 +143,7 @@ class JointPredictor:
         shrinkage: float = 0.003,
         depth: int = 6,
         coverage: float = 0.9,
-        power_limited: bool = True,
+        laws: StepLaws = LATEST_LAWS,
         known_folds: Mapping[str, int] | None = None,
         engine: TaskEngine | None = None,
         report: Report | None = None,
@@ -151,7 +156,7 @@ class JointPredictor:
         self.shrinkage = shrinkage
         self.depth = depth
         self.coverage = coverage
-        self.power_limited = power_limited
+        self.laws = laws
         self.known_folds = dict(known_folds or {})
         self.engine = engine or LocalEngine()
         self.report = report
@@ -217,7 +222,7 @@ class JointPredictor:
         rows, reference = whole_rows(table)
         return FitTask(
             table=table,
-            power_limited=self.power_limited,
+            laws=self.laws,
             rows=rows,
             reference_s=reference,
             log_times=np.log([sample.step_time_s for sample in samples]),
@@ -233,7 +238,7 @@ class JointPredictor:
 
     def table_of(self, steps: Sequence[Step]) -> StepTable:
         """Lay steps out as this predictor looks at them."""
-        return step_table(steps, power_limited=self.power_limited)
+        return step_table(steps, self.laws)
 
     def _fit_members(self, task: FitTask) -> list[Member]:
         members: dict[int, Member] = {}

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.step import Step, StepSample
-from perfmodel.features.steps.step_table import StepTable, step_table
+from perfmodel.features.steps.step_table import StepLaws, StepTable, step_table
 from perfmodel.predictors.joint.joint_regimes import balanced
 from perfmodel.predictors.step_models.mode_nets import ModeNets
 from perfmodel.predictors.step_models.node_settings import NodeNetSettings
@@ -48,7 +48,7 @@ class FitTask:
     learning_rate: float
     shrinkage: float
     depth: int
-    power_limited: bool
+    laws: StepLaws
 
     def beside(self, samples: Sequence[StepSample], operators: Sequence[StepSample]) -> FitTask:
         """Return a task whose networks learn from operators alone as well."""
@@ -57,10 +57,7 @@ class FitTask:
         times = np.log([one.step_time_s for one in operators])
         return replace(
             self,
-            table=step_table(
-                [sample.step for sample in (*samples, *operators)],
-                power_limited=self.power_limited,
-            ),
+            table=step_table([one.step for one in (*samples, *operators)], self.laws),
             log_times=np.concatenate([self.log_times, times]),
             weights=np.concatenate([self.weights, balanced(operators)]),
         )

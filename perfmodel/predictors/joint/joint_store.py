@@ -11,7 +11,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import numpy.typing as npt
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import DamagedArtifactError
+from perfmodel.features.steps.step_table import StepLaws
 from perfmodel.predictors.joint.device_beliefs import SETS, DeviceBeliefs, DeviceEffect
 from perfmodel.predictors.joint.device_records import DeviceRecords
 from perfmodel.predictors.joint.job_memory import JobMemory
@@ -74,7 +76,7 @@ def facts_bytes(predictor: JointPredictor) -> bytes:
             "shrinkage": predictor.shrinkage,
             "depth": predictor.depth,
             "coverage": predictor.coverage,
-            "power_limited": predictor.power_limited,
+            **asdict(predictor.laws),
         },
         "members": len(predictor.members_),
         "training_shares": [
@@ -108,6 +110,13 @@ def facts_bytes(predictor: JointPredictor) -> bytes:
     return (text + "\n").encode()
 
 
+def _settings_of(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a predictor; files from before a law do not state it."""
+    laws = {one.name: stated.get(one.name, False) for one in fields(StepLaws)}
+    kept = {name: value for name, value in stated.items() if name not in laws}
+    return {**kept, "laws": StepLaws(**laws)}
+
+
 def load_joint(folder: Path) -> JointPredictor:
     """Read back what :func:`save_joint` wrote.
 
@@ -122,8 +131,7 @@ def load_joint(folder: Path) -> JointPredictor:
         arrays = load_arrays((folder / ARRAYS).read_bytes())
         if not all(np.isfinite(array).all() for array in arrays.values()):
             raise ValueError("it holds numbers that are not finite")
-        # Files from before power limits were looked at do not state that they are.
-        predictor = JointPredictor(**{"power_limited": False, **facts["settings"]})
+        predictor = JointPredictor(**_settings_of(facts["settings"]))
         # Files from before training steps had a network of their own hold no shares.
         shares = facts.get("training_shares") or [None] * int(facts["members"])
         predictor.members_ = [

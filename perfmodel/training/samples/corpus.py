@@ -39,6 +39,7 @@ SOURCE_NAMES: Mapping[str, str] = MappingProxyType(
         "training_results": "mlperf",
         "sd-webui": "stable-diffusion",
         "DLPerf": "dlperf",
+        "FasterTransformer": "fastertransformer",
     }
 )
 

@@ -21,7 +21,7 @@ from perfmodel.training.samples.profile_corpus import profile_corpus, told_apart
 #: Formats whose steps on one accelerator are learned from.
 STEP_FORMATS = (
     "timm", "lambda", "deep-learning-examples", "cnn-steps", "dlperf", "stable-diffusion",
-    "detectron2",
+    "detectron2", "fastertransformer",
 )  # fmt: skip
 #: Formats whose kernels are learned from beside steps, as steps of one operator.
 OPERATOR_FORMATS = ("neusight", "aiconfigurator")

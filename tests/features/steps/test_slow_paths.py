@@ -9,11 +9,16 @@ import numpy as np
 import pytest
 
 from perfmodel.features.steps.sketch import StepSketch, step_sketch
-from perfmodel.features.steps.slow_paths import SLOW_PATHS, slow_path_rates, slow_path_work
+from perfmodel.features.steps.slow_paths import (
+    SLOW_PATHS,
+    bytes_of_parts,
+    slow_path_rates,
+    slow_path_work,
+)
 from perfmodel.graph.ir import AttrValue, Graph, Node, Tensor
-from perfmodel.types import Phase, Role
+from perfmodel.types import Phase, Precision, Role
 
-SCORES, TURNS = (SLOW_PATHS.index(name) for name in ("scores", "turns"))
+SCORES, TURNS, PARTS = (SLOW_PATHS.index(name) for name in ("scores", "turns", "parts"))
 NOTHING: Mapping[str, AttrValue] = MappingProxyType({})
 
 
@@ -60,7 +65,21 @@ def test_attention_on_five_axes_writes_its_scores() -> None:
 
 
 def test_attention_on_four_axes_takes_a_fused_kernel() -> None:
-    assert not _attention((8, 3, 49, 32)).any()
+    work = _attention((8, 3, 49, 32))
+    assert work[SCORES] == work[TURNS] == 0
+
+
+def test_every_attention_has_scores_that_its_parts_would_write() -> None:
+    for shape in ((8, 3, 49, 32), (2, 4, 3, 49, 32)):
+        assert _attention(shape)[PARTS] == pytest.approx(8 * 3 * 49 * 49, rel=1e-4)
+
+
+def test_the_way_back_passes_half_as_much_again() -> None:
+    shape = (8, 3, 49, 32)
+    op = "scaled_dot_product_attention_backward"
+    graph = _graph((op, [0, 1, 2, 3], shape), given=[shape] * 4)
+    there = _attention(shape)[PARTS]
+    assert _work(step_sketch(graph), op)[PARTS] == pytest.approx(1.5 * there, rel=1e-4)
 
 
 @pytest.mark.parametrize("op", ["upsample_bilinear2d", "upsample_bicubic2d"])
@@ -89,7 +108,10 @@ def test_nearest_neighbours_and_other_operators_take_no_slow_path() -> None:
 
 
 def _rates(**changes: object) -> list[float]:
-    plain = {"gpu": True, "fused": False, "torch_version": 2.4, "bandwidth_bytes_per_s": 1e12}
+    plain = {
+        "gpu": True, "fused": False, "torch_version": 2.4, "bandwidth_bytes_per_s": 1e12,
+        "parts_bytes": 0.0,
+    }  # fmt: skip
     return slow_path_rates(**plain | changes)  # type: ignore[arg-type]
 
 
@@ -109,4 +131,40 @@ def test_a_compiler_passes_less_and_takes_no_turns() -> None:
 
 
 def test_other_processors_have_no_slow_paths() -> None:
-    assert _rates(gpu=False) == [0.0] * len(SLOW_PATHS)
+    assert _rates(gpu=False, parts_bytes=28.0) == [0.0] * len(SLOW_PATHS)
+
+
+def test_scores_are_written_by_the_parts_or_beside_a_fused_kernel_never_both() -> None:
+    fused, parts = _rates(), _rates(parts_bytes=28.0)
+    assert fused[SCORES] > 0 == fused[PARTS]
+    assert parts[SCORES] == 0 and parts[PARTS] == pytest.approx(28 / 0.85e12)
+
+
+def _bytes(precision: Precision, torch: float = 2.4, *, fused: bool = False, **said: str) -> float:
+    return bytes_of_parts(precision, said, fused=fused, torch=torch)
+
+
+@pytest.mark.parametrize(
+    ("precision", "passing"),
+    [(Precision.FP16, 12), (Precision.FP32, 24), (Precision.TF32, 24), (Precision.AMP_BF16, 28)],
+)
+def test_pytorch_has_a_fused_kernel_of_attention_since_2(
+    precision: Precision, passing: float
+) -> None:
+    assert _bytes(precision, 1.9) == passing and _bytes(precision, 2.0) == 0
+
+
+def test_other_frameworks_have_none_unless_a_compiler_makes_one() -> None:
+    of = {word: _bytes(Precision.FP16, framework=word) for word in ("tensorflow", "mxnet", "jax")}
+    assert of == {"tensorflow": 12, "mxnet": 12, "jax": 0}
+    assert _bytes(Precision.FP16, fused=True, framework="mxnet") == 0
+
+
+def test_what_a_job_says_of_attention_goes_before_its_release() -> None:
+    assert _bytes(Precision.FP16, 1.9, attention="fused") == 0
+    assert _bytes(Precision.AMP_FP16, 2.4, attention="eager") == 28
+
+
+def test_apex_leaves_the_softmax_in_half_precision() -> None:
+    assert _bytes(Precision.AMP_FP16, 1.9, apex="O2") == 12
+    assert _bytes(Precision.FP32, 1.9, apex="O2") == 24

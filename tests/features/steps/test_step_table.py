@@ -19,6 +19,7 @@ from perfmodel.features.steps.step_table import (
     LATER_SETTINGS,
     ROW_COLUMNS,
     SETTING_COLUMNS,
+    StepLaws,
     device_facts,
     sketch_rows,
     step_bounds_s,
@@ -57,7 +58,7 @@ def test_peaks_of_a_mixed_step_by_hand() -> None:
 def test_a_power_limit_slows_arithmetic_and_no_bound() -> None:
     card = Catalog.default().get("T4")
     steps = [_step(accelerator=card, precision=Precision.AMP_FP16), _step()]
-    plain, limited = step_table(steps), step_table(steps, power_limited=True)
+    plain, limited = step_table(steps), step_table(steps, StepLaws(power_limited=True))
     share = lasting_share(card)
     assert share < 0.75
     slower = [share, share, share, 1.0, 1.0, 1.0, share]

@@ -181,13 +181,13 @@ def test_a_file_from_before_power_limits_answers_at_the_boost_clock(copied: Path
     (copied / FACTS).write_text(json.dumps(facts))
     earlier = load_joint(copied)
     limited = [replace(step, accelerator=Catalog.default().get("T4")) for step in STEPS]
-    assert not earlier.power_limited
+    assert not earlier.laws.power_limited and earlier.laws.attention_by_release
     assert earlier.table_of(limited).peaks[:, 0].min() == pytest.approx(
         step_table(limited).peaks[:, 0].min()
     )
     # It stays as it is when it is written again.
     save_joint(earlier, copied.parent / "again")
-    assert not load_joint(copied.parent / "again").power_limited
+    assert not load_joint(copied.parent / "again").laws.power_limited
 
 
 def test_records_from_before_trees_were_heard_by_half_are_answered_as_then(

@@ -63,6 +63,17 @@ def test_texts_that_would_be_kept_are_bounded(
     assert response.json()["errors"][0]["pointer"] == pointer
 
 
+@pytest.mark.parametrize("name", ["framework", "attention"])
+def test_software_that_is_one_of_a_few_words_is_refused_otherwise(
+    client: TestClient, name: str
+) -> None:
+    question = {"job": {**JOB, "software": {name: "flush"}}, "placement": "A10"}
+    response = client.post("/v1/predict", json=question)
+    assert response.status_code == 422, response.text
+    assert response.json()["errors"][0]["pointer"] == f"/job/software/{name}"
+    assert "eager" in response.text or "jax" in response.text
+
+
 @pytest.mark.parametrize("fraction", [5e-324, 1e-300, 1e-4, 0, -1, 1.5])
 def test_shares_of_which_nothing_can_be_said_are_refused(
     client: TestClient, fraction: float
