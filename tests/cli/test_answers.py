@@ -192,8 +192,13 @@ def test_an_onnx_file_is_captured_and_answered(tmp_path: Path) -> None:
     assert totals["phases"]["forward"]["flops"] == 2 * 16 * 32 * 64
     unbound = _run("capture", str(path), "--dim", "n=0", code=2)
     assert "--dim n" in unbound.stderr
-    shown = _run("predict", str(path), "--batch-size", "16", "--on", "L4", "--json", *MODELS)
-    assert json.loads(shown.stdout)["throughput"]["samples_per_second"] > 0
+    on = ["--on", "L4", "--json", *MODELS]
+    for said in (["--batch-size", "16"], ["--dim", "n=16"]):
+        found = json.loads(_run("predict", str(path), *said, *on).stdout)
+        rate = found["throughput"]["samples_per_second"]
+        assert rate * found["step_time_s"] == pytest.approx(16)
+    both = _run("predict", str(path), "--dim", "n=16", "--batch-size", "4", *on, code=2)
+    assert "no input has that extent" in json.loads(both.stdout)["detail"]
 
 
 def test_compare_ranks_by_throughput() -> None:

@@ -34,6 +34,7 @@ def narrow(width):
     return nn.Linear(width, 2)
 
 net = nn.Linear(8, 2)
+half = nn.Linear(8, 2).half()
 number = 3
 if __name__ == "__main__":
     raise SystemExit("must not run")
@@ -83,6 +84,12 @@ def test_what_a_python_file_makes_is_captured_with_the_shapes_that_are_given(tra
     assert found["throughput"]["samples_per_second"] * found["step_time_s"] == pytest.approx(16)
 
 
+def test_a_file_is_answered_in_the_precision_that_it_computes_in(train: Path) -> None:
+    shapes = ["--inputs", "64x8:float16", "--on", "T4"]
+    stated = _predicted(f"{train}:net", "--inputs", "64x8", "--precision", "fp16", "--on", "T4")
+    assert _predicted(f"{train}:half", *shapes) == stated
+
+
 def test_a_function_may_return_its_inputs(train: Path) -> None:
     rate = _predicted(f"{train}:with_inputs", "--on", "T4")["throughput"]
     assert rate["tokens_per_second"] == pytest.approx(16 * rate["samples_per_second"])
@@ -96,7 +103,7 @@ def test_a_function_may_return_its_inputs(train: Path) -> None:
         (":net", [], "needs inputs"),
         (":number", ["--inputs", "1x2"], "makes none"),
         (":narrow", ["--inputs", "1x2"], "needs width"),
-        (":absent", [], "has no 'absent'. It has: model, with_inputs, narrow, net"),
+        (":absent", [], "has no 'absent'. It has: model, with_inputs, narrow, net, half"),
         (":net", ["--inputs", "1y2"], "An input is a shape"),
         (":net", ["--inputs", "4x9"], "captured by shape"),
         ("", [], "train.py:NAME"),
@@ -137,6 +144,30 @@ def test_a_module_is_asked_about_in_one_call() -> None:
     assert alone == estimator.estimate_module(module, (images,), "T4")
     with pytest.raises(InvalidInputError, match="Give a torch.nn.Module; got str"):
         estimator.estimate_module("timm/resnet50", images, "T4")  # type: ignore[arg-type]
+
+
+def _answered(module: nn.Module, dtype: torch.dtype, **stated: Any) -> Any:
+    inputs = torch.empty(8192, 8192, dtype=dtype, device="meta")
+    estimator = Estimator.from_folder("no-such-folder")
+    return estimator.estimate_module(module, inputs, "A100-SXM4-80GB", **stated)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_module_is_answered_in_its_own_precision(dtype: torch.dtype) -> None:
+    with torch.device("meta"):
+        narrow, wide = nn.Linear(8192, 8192, dtype=dtype), nn.Linear(8192, 8192)
+    own = _answered(narrow, dtype)
+    word = "fp16" if dtype is torch.float16 else "bf16"
+    assert own.step_time_s == _answered(wide, torch.float32, precision=word).step_time_s
+    # 2 * 8192^3 operations: 3.5 ms at 312 TFLOP/s of 16 bits, 56 ms at 19.5 TFLOP/s of fp32.
+    assert 2 * 8192**3 / 312e12 < own.step_time_s < 2 * 8192**3 / 19.5e12 / 4
+
+
+def test_products_in_types_that_nothing_is_known_of_are_told() -> None:
+    with torch.device("meta"):
+        module = nn.Linear(8192, 8192, dtype=torch.float64)
+    (said,) = [w for w in _answered(module, torch.float64).warnings if "float64" in w]
+    assert "as if they were fp32" in said
 
 
 def test_the_module_runs_as_a_command() -> None:

@@ -20,7 +20,9 @@ from perfmodel.cli.subjects import (
     read_subject,
 )
 from perfmodel.errors import InvalidInputError
+from perfmodel.graph.in_precision import as_it_computes
 from perfmodel.graph.job_form import job_to_dict
+from perfmodel.types import Role
 
 if TYPE_CHECKING:
     from perfmodel.graph.ir import Graph
@@ -122,15 +124,37 @@ def capture_file(subject: Subject, settings: Mapping[str, Any]) -> Graph:
     assert subject.onnx is not None
     if settings["inputs"] is not None:
         raise InvalidInputError("--inputs is for a Python file; an .onnx file states its own.")
+    batch_size = settings.get("batch_size")
     graph = capture_onnx(
         subject.onnx,
         dimensions=read_dims(settings["dims"]),
-        batch_size=settings.get("batch_size"),
+        batch_size=batch_size,
         mode=job.mode,
         optimizer=job.optimizer,
         precision=job.precision if settings.get("precision") else None,
     )
-    return noted(graph, job)
+    return noted(graph, as_it_computes(_with_samples(job, graph, batch_size), graph, settings))
+
+
+def _with_samples(job: Job, graph: Graph, stated: int | None) -> Job:
+    """Return the job of an ONNX file with the samples of its first input, where none were stated.
+
+    Raises
+    ------
+    InvalidInputError
+        The dimensions leave no input with as many samples as were stated.
+    """
+    inputs = [one.shape for one in graph.tensors if one.role is Role.INPUT and one.shape]
+    if stated is None:
+        return replace(job, batch_size=inputs[0][0] if inputs else 1)
+    if inputs and not any(stated in shape for shape in inputs):
+        held = "x".join(map(str, inputs[0]))
+        raise InvalidInputError(
+            f"The batch size is {stated}, but no input has that extent: the dimensions make the "
+            f"first one {held}. Leave the batch size or the dimension out.",
+            pointer="/job/batch_size",
+        )
+    return job
 
 
 def _capture_python(path: Path, name: str, job: Job, settings: Mapping[str, Any]) -> Graph:
@@ -145,7 +169,7 @@ def _capture_python(path: Path, name: str, job: Job, settings: Mapping[str, Any]
     bundle = bundle_of_file(path, name, inputs=settings["inputs"], batch_size=batch_size)
     asked = replace(job, batch_size=bundle.samples)
     graph = capture(program_of(bundle, asked), source=source_of(bundle, asked))
-    return noted(graph, asked, bundle.tokens_per_sample)
+    return noted(graph, as_it_computes(asked, graph, settings), bundle.tokens_per_sample)
 
 
 def noted(graph: Graph, job: Job, tokens_per_sample: int | None = None) -> Graph:
