@@ -67,6 +67,37 @@ def test_a_captured_graph_is_answered_like_its_model(
     assert from_file["step_time_s"] == by_name["step_time_s"]
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--batch-size", "3"], "captured with batch_size"),
+        (["--mode", "inference"], "captured with mode training"),
+        (["--memory-format", "channels_last"], "captured with memory_format channels_first"),
+        (["--sequence-length", "7"], "sequence_length left open"),
+        (["--dim", "n=3"], "--dim binds"),
+    ],
+)
+def test_a_captured_graph_is_no_other_program(
+    captured: tuple[Path, dict[str, Any]], options: list[str], says: str
+) -> None:
+    path, _ = captured
+    on = ["--on", "A100-SXM4-80GB", *MODELS]
+    assert says in _run("predict", str(path), *options, *on, code=2).stderr
+
+
+def test_a_captured_graph_keeps_how_it_trains(tmp_path: Path) -> None:
+    path = tmp_path / "graph.json"
+    how = ["--mode", "training", "--optimizer", "adamw", "--accumulation-steps", "2"]
+    how += ["--batch-size", "4", "--activation-checkpointing"]
+    _run("capture", "timm/resnet18", *how, "-o", str(path))
+    on = ["--on", "A100-SXM4-80GB", "--json", *MODELS]
+    from_file = json.loads(_run("predict", str(path), *on).stdout)
+    by_name = json.loads(_run("predict", "timm/resnet18", *how, *on).stdout)
+    assert from_file["throughput"] == by_name["throughput"]
+    other = _run("predict", str(path), "--optimizer", "sgd", *on, code=2).stdout
+    assert "captured with optimizer adamw" in other
+
+
 def test_a_captured_sequence_model_keeps_its_tokens(tmp_path: Path) -> None:
     config = tmp_path / "bert.json"
     size = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
