@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -105,7 +106,7 @@ def _record(recorder: Recorder, program: Program, parts: Parts) -> None:
         if policy is not None:
             policy.start_phase(is_forward=phase is Phase.FORWARD)
 
-    with _module_paths(recorder, parts), interposed(policy), recorder:
+    with _not_compiled(), _module_paths(recorder, parts), interposed(policy), recorder:
         program.step(on_phase)
 
 
@@ -183,8 +184,36 @@ def _module_paths(recorder: Recorder, parts: Parts) -> Iterator[None]:
         after.remove()
 
 
+@contextmanager
+def _not_compiled() -> Iterator[None]:
+    """Run functions that ``torch.compile`` decorates as they are written.
+
+    A compiler would compile the recorder with them. None is at work before its library is loaded.
+    """
+    if "torch._dynamo" not in sys.modules:
+        yield
+        return
+    with torch.compiler.set_stance("force_eager"):
+        yield
+
+
+def failure(error: BaseException) -> str:
+    """Return in one line what a program failed with, and the cure where it is known."""
+    text = f"{type(error).__name__}: {_first_line(error)}"
+    if "not compiled with CUDA" in text:
+        return (
+            f"{text}. Leave the device out, take that of an input (x.device), or ask "
+            "torch.cuda.is_available() first: nothing is computed here."
+        )
+    return text
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n", 1)[0][:300] or type(error).__name__
+
+
 def _reason(error: Exception) -> str:
-    text = str(error).strip().split("\n", 1)[0][:300] or type(error).__name__
+    text = _first_line(error)
     if "`fused=True`" in text:
         return (
             "A fused optimizer checks the device of its parameters and cannot be captured by "
@@ -193,6 +222,6 @@ def _reason(error: Exception) -> str:
     if isinstance(error, NotImplementedError) or "meta" in text.lower():
         return (
             "The step needs the values of tensors, which are unknown while it is captured by "
-            f"shape: {type(error).__name__}: {text}"
+            f"shape: {failure(error)}"
         )
-    return f"The step failed while it was captured by shape: {type(error).__name__}: {text}"
+    return f"The step failed while it was captured by shape: {failure(error)}"

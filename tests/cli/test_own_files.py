@@ -16,10 +16,13 @@ from torch import nn
 from perfmodel import Estimator
 from perfmodel.cli import cli
 from perfmodel.errors import InvalidInputError
+from perfmodel.estimator.jobs.own_module import prepare_module
 
 MODELS = ["--models", "no-such-folder"]
 
 _TRAIN = """
+import sys
+
 import torch
 from torch import nn
 from blocks import Block
@@ -35,6 +38,14 @@ def narrow(width):
 
 net = nn.Linear(8, 2)
 half = nn.Linear(8, 2).half()
+compiled = torch.compile(nn.Linear(8, 2))
+print("said by the file", sys.argv[1:])
+
+def leaving():
+    sys.exit("no weights")
+
+def on_cuda():
+    return nn.Linear(8, 2).to("cuda")
 number = 3
 if __name__ == "__main__":
     raise SystemExit("must not run")
@@ -84,6 +95,70 @@ def test_what_a_python_file_makes_is_captured_with_the_shapes_that_are_given(tra
     assert found["throughput"]["samples_per_second"] * found["step_time_s"] == pytest.approx(16)
 
 
+def test_what_a_file_prints_is_no_part_of_the_answer(train: Path) -> None:
+    shown = _run("predict", f"{train}:net", "--inputs", "4x8", "--on", "T4", "--json", *MODELS)
+    assert json.loads(shown.stdout)["step_time_s"] > 0
+    assert "said by the file []" in shown.stderr
+
+
+def test_what_is_compiled_runs_in_its_compiler(train: Path) -> None:
+    shapes = ["--inputs", "64x8", "--on", "T4"]
+    stated = _predicted(f"{train}:net", "--compiler", "inductor", *shapes)
+    assert _predicted(f"{train}:compiled", *shapes) == stated
+    estimator, inputs = Estimator.from_folder("no-such-folder"), torch.ones(64, 8)
+    plain = estimator.estimate_module(nn.Linear(8, 2), inputs, "T4", compiler="inductor")
+    assert estimator.estimate_module(torch.compile(nn.Linear(8, 2)), inputs, "T4") == plain
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="has the device")
+def test_a_device_that_is_not_here_is_told_with_the_cure(train: Path) -> None:
+    run = ["predict", f"{train}:on_cuda", "--inputs", "4x8", "--on", "T4"]
+    assert "torch.cuda.is_available() first" in CliRunner().invoke(cli, run).stderr
+
+
+class _Classifier(nn.Module):
+    """Takes a batch as data loaders give it, and puts out its loss by its name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 2)
+
+    def forward(self, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        scores = self.layer(batch["x"])
+        return {"loss": nn.functional.cross_entropy(scores, batch["y"]), "scores": scores}
+
+
+def test_inputs_and_the_loss_may_lie_in_mappings() -> None:
+    batch = {"x": torch.ones(16, 8), "y": torch.zeros(16, dtype=torch.long)}
+    prepared = prepare_module(_Classifier(), (batch,), None, {"mode": "training"})
+    assert prepared.job.batch_size == 16
+    used = [node.op for node in prepared.step.graph.nodes]
+    assert "nll_loss_forward" in used
+    assert "square" not in used and "pow" not in used
+
+
+def test_functions_that_are_compiled_are_captured_as_they_are_written() -> None:
+    class Decorated(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(8, 2)
+
+        @torch.compile
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x).relu()
+
+    class Plain(Decorated):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x).relu()
+
+    torch._dynamo.reset()
+    counted = torch._dynamo.utils.counters
+    counted.clear()
+    answers = [prepare_module(m, torch.ones(4, 8), None, {}) for m in (Decorated(), Plain())]
+    assert answers[0].job.graph == answers[1].job.graph
+    assert not counted["frames"]
+
+
 def test_a_file_is_answered_in_the_precision_that_it_computes_in(train: Path) -> None:
     shapes = ["--inputs", "64x8:float16", "--on", "T4"]
     stated = _predicted(f"{train}:net", "--inputs", "64x8", "--precision", "fp16", "--on", "T4")
@@ -103,9 +178,12 @@ def test_a_function_may_return_its_inputs(train: Path) -> None:
         (":net", [], "needs inputs"),
         (":number", ["--inputs", "1x2"], "makes none"),
         (":narrow", ["--inputs", "1x2"], "needs width"),
-        (":absent", [], "has no 'absent'. It has: model, with_inputs, narrow, net, half"),
+        (":absent", [], "has no 'absent'. It has: model, with_inputs, narrow, net, half, compiled"),
         (":net", ["--inputs", "1y2"], "An input is a shape"),
         (":net", ["--inputs", "4x9"], "captured by shape"),
+        (":net", ["--inputs", "0x8"], "An input is a shape"),
+        (":net", ["--inputs", "4x8", "--sequence-length", "9"], "--sequence-length does not apply"),
+        (":leaving", ["--inputs", "4x8"], "leaving failed: SystemExit: no weights"),
         ("", [], "train.py:NAME"),
     ],
 )

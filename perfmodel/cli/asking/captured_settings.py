@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from perfmodel.graph.ir import Graph
     from perfmodel.graph.job import Job
 
-_WORDS = ("mode", "precision", "optimizer", "memory_format", "activation_checkpointing")
+_WORDS = (
+    "mode", "precision", "optimizer", "memory_format", "activation_checkpointing", "compiler",
+)  # fmt: skip
 _NUMBERS = ("batch_size", "accumulation_steps", "sequence_length")
-#: What a graph in another precision is answered as is said in the answer.
-_HELD_TO = tuple(name for name in (*_WORDS, *_NUMBERS) if name != "precision")
+#: A graph is answered on any compiler, and in any precision, which the answer tells.
+_HELD_TO = tuple(name for name in (*_WORDS, *_NUMBERS) if name not in ("precision", "compiler"))
 _IN_THE_GRAPH = ("adapter", "frozen")
 
 

@@ -23,7 +23,7 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.graph.in_precision import as_it_computes
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import job_to_dict
-from perfmodel.types import Role
+from perfmodel.types import Compiler, Role
 
 if TYPE_CHECKING:
     from perfmodel.graph.ir import Graph
@@ -193,6 +193,8 @@ def _capture_python(path: Path, name: str, job: Job, settings: Mapping[str, Any]
     batch_size = settings.get("batch_size")
     bundle = bundle_of_file(path, name, inputs=settings["inputs"], batch_size=batch_size)
     asked = replace(job, batch_size=bundle.samples)
+    if bundle.is_compiled and settings["compiler"] is None:
+        asked = replace(asked, compiler=Compiler.INDUCTOR)
     graph = capture(program_of(bundle, asked), source=source_of(bundle, asked))
     return noted(graph, as_it_computes(asked, graph, settings), bundle.tokens_per_sample)
 

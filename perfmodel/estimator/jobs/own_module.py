@@ -32,7 +32,8 @@ def prepare_module(
         One micro-batch of inputs, real or on the meta device; a tensor stands for one alone.
     settings : mapping
         Fields of a job besides its model; the mode is inference where nothing is said, the batch
-        size that of the inputs, the precision that of the module.
+        size that of the inputs, the precision that of the module, and what ``torch.compile`` made
+        runs in inductor.
 
     Raises
     ------
@@ -57,7 +58,8 @@ def prepare_module(
         )
     given = tuple(args) if isinstance(args, tuple | list) else (args,)
     bundle = bundle_of_module(module, given, kwargs, batch_size=settings.get("batch_size"))
-    stated = {"mode": "inference", **settings, "batch_size": bundle.samples}
+    usual = {"mode": "inference", "compiler": "inductor" if bundle.is_compiled else "eager"}
+    stated = {**usual, **settings, "batch_size": bundle.samples}
     job = parse_job({**stated, "graph": "own"})
     graph = capture(program_of(bundle, job), source=source_of(bundle, job))
     named = replace(as_it_computes(job, graph, settings), graph=graph.content_hash)
