@@ -259,6 +259,9 @@ def test_compare_says_once_what_holds_of_several() -> None:
     ]
     assert joined_warnings(rows)[0] == "Nothing was learned of L4, T4."
     assert len(joined_warnings(rows)) == 2
+    read = "'H100' is read as H100-SXM5-80GB; say H100-NVL where it is that."
+    both = [{"placement": name, "warnings": [read]} for name in ("H100", "8xH100")]
+    assert joined_warnings(both) == [read]
 
 
 def test_compare_takes_a_memory_that_is_not_known_for_one_that_may_do() -> None:
