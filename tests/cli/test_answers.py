@@ -232,6 +232,11 @@ def test_an_onnx_file_is_captured_and_answered(tmp_path: Path) -> None:
     assert "no input has that extent" in json.loads(both.stdout)["detail"]
 
 
+def test_curve_counts_accelerators_itself() -> None:
+    shown = _run("curve", *RESNET, "--on", "8xA100-SXM4-80GB", *MODELS, code=2)
+    assert "name one, not '8xA100-SXM4-80GB'" in shown.stderr
+
+
 def test_compare_ranks_by_throughput() -> None:
     on = [word for name in ("K80", "H100-SXM5-80GB", "V100-SXM2-16GB") for word in ("--on", name)]
     ranked = json.loads(_run("compare", *RESNET, *on, "--json", *MODELS).stdout)
