@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -184,6 +185,26 @@ def _module_paths(recorder: Recorder, parts: Parts) -> Iterator[None]:
         after.remove()
 
 
+#: What to do about failures that are common, by what their texts hold.
+_CURES = MappingProxyType(
+    {
+        "not compiled with CUDA": (
+            "Leave the device out, take that of an input (x.device), or ask "
+            "torch.cuda.is_available() first: nothing is computed here."
+        ),
+        "SparseTensorImpl": (
+            "Sparse gradients cannot be captured. Build embeddings with sparse=False; gradients of "
+            "whole tables are counted then."
+        ),
+        "torch.nonzero()": (
+            "How many elements are chosen follows from their values. Compute on all of them with a "
+            "mask, or choose a fixed number, as topk does."
+        ),
+        "FlexAttention is only": "Put scaled_dot_product_attention in its place.",
+    }
+)
+
+
 @contextmanager
 def _not_compiled() -> Iterator[None]:
     """Run functions that ``torch.compile`` decorates as they are written.
@@ -200,11 +221,9 @@ def _not_compiled() -> Iterator[None]:
 def failure(error: BaseException) -> str:
     """Return in one line what a program failed with, and the cure where it is known."""
     text = f"{type(error).__name__}: {_first_line(error)}"
-    if "not compiled with CUDA" in text:
-        return (
-            f"{text}. Leave the device out, take that of an input (x.device), or ask "
-            "torch.cuda.is_available() first: nothing is computed here."
-        )
+    for fragment, cure in _CURES.items():
+        if fragment in text:
+            return f"{text[:120].rstrip('. ')}. {cure}"
     return text
 
 
@@ -219,7 +238,8 @@ def _reason(error: Exception) -> str:
             "A fused optimizer checks the device of its parameters and cannot be captured by "
             "shape; use its for-each form (foreach=True), which does the same work."
         )
-    if isinstance(error, NotImplementedError) or "meta" in text.lower():
+    needs_values = isinstance(error, NotImplementedError) or "meta" in text.lower()
+    if needs_values and 'required "forward"' not in text:
         return (
             "The step needs the values of tensors, which are unknown while it is captured by "
             f"shape: {failure(error)}"

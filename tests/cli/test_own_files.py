@@ -15,7 +15,7 @@ from torch import nn
 
 from perfmodel import Estimator
 from perfmodel.cli import cli
-from perfmodel.errors import InvalidInputError
+from perfmodel.errors import CaptureError, InvalidInputError
 from perfmodel.estimator.jobs.own_module import prepare_module
 
 MODELS = ["--models", "no-such-folder"]
@@ -114,6 +114,34 @@ def test_what_is_compiled_runs_in_its_compiler(train: Path) -> None:
 def test_a_device_that_is_not_here_is_told_with_the_cure(train: Path) -> None:
     run = ["predict", f"{train}:on_cuda", "--inputs", "4x8", "--on", "T4"]
     assert "torch.cuda.is_available() first" in CliRunner().invoke(cli, run).stderr
+
+
+class _Sparse(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(100, 8, sparse=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.table(x)
+
+
+class _Chooses(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[x > 0]
+
+
+@pytest.mark.parametrize(
+    ("module", "mode", "says"),
+    [
+        (_Sparse(), "training", "sparse=False"),
+        (_Chooses(), "inference", "as topk does"),
+        (nn.Module(), "inference", 'missing the required "forward"'),
+    ],
+)
+def test_common_failures_name_the_cure(module: nn.Module, mode: str, says: str) -> None:
+    with pytest.raises(CaptureError, match=says) as caught:
+        prepare_module(module, torch.ones(4, 8, dtype=torch.long), None, {"mode": mode})
+    assert ("needs the values" in caught.value.message) == (type(module) is not nn.Module)
 
 
 class _Classifier(nn.Module):
