@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +17,7 @@ from torch.nn.modules.module import (
 
 from perfmodel.capture.program import Program, make_program, tensors_in
 from perfmodel.capture.recording.autocast import AutocastPolicy
+from perfmodel.capture.recording.autocast_regions import autocast_regions
 from perfmodel.capture.recording.interposition import interposed
 from perfmodel.capture.recording.meta_copy import Parts, meta_copy, on_meta
 from perfmodel.capture.recording.recorder import PlaceholderValues, Recorder
@@ -107,7 +108,12 @@ def _record(recorder: Recorder, program: Program, parts: Parts) -> None:
         if policy is not None:
             policy.start_phase(is_forward=phase is Phase.FORWARD)
 
-    with _not_compiled(), _module_paths(recorder, parts), interposed(policy), recorder:
+    with ExitStack() as around:
+        around.enter_context(_not_compiled())
+        around.enter_context(_module_paths(recorder, parts))
+        around.enter_context(interposed(policy))
+        around.enter_context(autocast_regions())
+        around.enter_context(recorder)
         program.step(on_phase)
 
 

@@ -17,6 +17,8 @@ from perfmodel import Estimator
 from perfmodel.cli import cli
 from perfmodel.errors import CaptureError, InvalidInputError
 from perfmodel.estimator.jobs.own_module import prepare_module
+from perfmodel.graph.in_precision import own_precision
+from perfmodel.types import Precision
 
 MODELS = ["--models", "no-such-folder"]
 
@@ -267,6 +269,40 @@ def test_a_module_is_answered_in_its_own_precision(dtype: torch.dtype) -> None:
     assert own.step_time_s == _answered(wide, torch.float32, precision=word).step_time_s
     # 2 * 8192^3 operations: 3.5 ms at 312 TFLOP/s of 16 bits, 56 ms at 19.5 TFLOP/s of fp32.
     assert 2 * 8192**3 / 312e12 < own.step_time_s < 2 * 8192**3 / 19.5e12 / 4
+
+
+class _Autocasting(nn.Module):
+    def __init__(self, device: str) -> None:
+        super().__init__()
+        self.device = device
+        self.layer = nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(self.device, dtype=torch.bfloat16):
+            return self.layer(x)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu", "meta"])
+@pytest.mark.parametrize("mode", ["training", "inference"])
+def test_autocast_inside_of_a_module_is_that_of_its_precision(device: str, mode: str) -> None:
+    own = prepare_module(_Autocasting(device), torch.ones(8, 64), None, {"mode": mode})
+    settings = {"mode": mode, "precision": "amp_bf16"}
+    stated = prepare_module(nn.Sequential(nn.Linear(64, 64)), torch.ones(8, 64), None, settings)
+    assert own.job.precision is Precision.AMP_BF16
+    products = [[n.op for n in one.step.graph.nodes if "mm" in n.op] for one in (own, stated)]
+    assert products[0] == products[1]
+    for graph in (own.step.graph, stated.step.graph):
+        assert own_precision(graph) is Precision.AMP_BF16
+    assert not torch.is_autocast_enabled("cpu")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert nn.Linear(4, 4)(torch.ones(2, 4)).dtype is torch.bfloat16
+
+
+def test_fsdp_mixed_precision_computes_in_its_type() -> None:
+    mixed = {"mode": "training", "mixed_precision": {"parameter": "bf16"}}
+    prepared = prepare_module(nn.Linear(64, 64), torch.ones(8, 64), None, mixed)
+    assert own_precision(prepared.step.graph) is Precision.BF16
+    assert not prepared.step.warnings
 
 
 def test_products_in_types_that_nothing_is_known_of_are_told() -> None:

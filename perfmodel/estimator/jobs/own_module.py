@@ -64,5 +64,5 @@ def prepare_module(
     graph = capture(program_of(bundle, job), source=source_of(bundle, job))
     named = replace(as_it_computes(job, graph, settings), graph=graph.content_hash)
     step = CapturedStep(graph=graph, tokens_per_sample=bundle.tokens_per_sample)
-    step = asked_in(step, named.precision)
+    step = asked_in(step, named.arithmetic)
     return PreparedJob(job=named, key=job_reference(named), step=step)
