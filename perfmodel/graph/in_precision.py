@@ -68,6 +68,11 @@ def as_it_computes(job: Job, graph: Graph, stated: Mapping[str, Any]) -> Job:
     return replace(job, precision=own_precision(graph) or job.precision)
 
 
+def is_autocast(precision: Precision) -> bool:
+    """Whether a precision casts what it computes, and keeps parameters as they are."""
+    return precision in _AUTOCAST
+
+
 def own_precision(graph: Graph) -> Precision | None:
     """Return the precision that a graph does most of its products in; None where it has none.
 

@@ -305,6 +305,21 @@ def test_fsdp_mixed_precision_computes_in_its_type() -> None:
     assert not prepared.step.warnings
 
 
+class _Bilinear(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Bilinear(16, 16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x, x)
+
+
+def test_a_stated_autocast_is_captured_once() -> None:
+    settings = {"mode": "training", "precision": "amp_fp16"}
+    prepared = prepare_module(_Bilinear(), torch.ones(8, 16), None, settings)
+    assert not prepared.step.warnings  # autocast leaves this product as it is
+
+
 def test_products_in_types_that_nothing_is_known_of_are_told() -> None:
     with torch.device("meta"):
         module = nn.Linear(8192, 8192, dtype=torch.float64)
