@@ -85,6 +85,20 @@ def test_a_captured_graph_is_no_other_program(
     assert says in _run("predict", str(path), *options, *on, code=2).stderr
 
 
+def test_a_graph_that_notes_little_is_held_to_that(
+    captured: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    graph = json.loads(captured[0].read_text())
+    graph["source"] = {"mode": "training", "batch_size": "4"}
+    path = tmp_path / "older.json"
+    path.write_text(json.dumps(graph))
+    on = ["--on", "A100-SXM4-80GB", *MODELS]
+    assert "adamw" in _run("predict", str(path), "--optimizer", "adamw", *on).stdout
+    assert "captured with batch_size 4" in _run(
+        "predict", str(path), "--batch-size", "8", *on, code=2
+    ).stderr  # fmt: skip
+
+
 def test_a_captured_graph_keeps_how_it_trains(tmp_path: Path) -> None:
     path = tmp_path / "graph.json"
     how = ["--mode", "training", "--optimizer", "adamw", "--accumulation-steps", "2"]

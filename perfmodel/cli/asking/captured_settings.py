@@ -55,7 +55,9 @@ def job_of_graph(graph: Graph, settings: Mapping[str, Any]) -> Job:
     """
     captured = {"graph": graph.content_hash, **settings_of(graph)}
     asked, was = job_of(captured, settings), job_of(captured, {})
-    for name in _HELD_TO if "batch_size" in graph.source else ():
+    # What notes its layout notes all that was stated; older files note three settings.
+    notes_all = "memory_format" in graph.source
+    for name in (one for one in _HELD_TO if notes_all or one in graph.source):
         if getattr(asked, name) != getattr(was, name):
             own = graph.source.get(name, "left open")
             raise InvalidInputError(
