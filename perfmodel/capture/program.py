@@ -219,8 +219,8 @@ def default_loss(output: Any) -> Tensor:
     InvalidInputError
         No floating tensor that depends on the parameters.
     """
-    own = getattr(output, "loss", None)
-    if isinstance(own, Tensor):
+    own = own_loss(output)
+    if own is not None:
         return own
     for tensor in tensors_in(output):
         if tensor.requires_grad and tensor.is_floating_point():
@@ -230,6 +230,12 @@ def default_loss(output: Any) -> Tensor:
         "to train on; pass a loss.",
         pointer="/loss",
     )
+
+
+def own_loss(output: Any) -> Tensor | None:
+    """Return the loss that an output carries by that name; None where it carries none."""
+    found = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+    return found if isinstance(found, Tensor) else None
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -15,6 +17,7 @@ from torch.nn.modules.module import (
 
 from perfmodel.capture.program import Program, make_program, tensors_in
 from perfmodel.capture.recording.autocast import AutocastPolicy
+from perfmodel.capture.recording.autocast_regions import autocast_regions
 from perfmodel.capture.recording.interposition import interposed
 from perfmodel.capture.recording.meta_copy import Parts, meta_copy, on_meta
 from perfmodel.capture.recording.recorder import PlaceholderValues, Recorder
@@ -105,7 +108,12 @@ def _record(recorder: Recorder, program: Program, parts: Parts) -> None:
         if policy is not None:
             policy.start_phase(is_forward=phase is Phase.FORWARD)
 
-    with _module_paths(recorder, parts), interposed(policy), recorder:
+    with ExitStack() as around:
+        around.enter_context(_not_compiled())
+        around.enter_context(_module_paths(recorder, parts))
+        around.enter_context(interposed(policy))
+        around.enter_context(autocast_regions())
+        around.enter_context(recorder)
         program.step(on_phase)
 
 
@@ -183,16 +191,63 @@ def _module_paths(recorder: Recorder, parts: Parts) -> Iterator[None]:
         after.remove()
 
 
+#: What to do about failures that are common, by what their texts hold.
+_CURES = MappingProxyType(
+    {
+        "not compiled with CUDA": (
+            "Leave the device out, take that of an input (x.device), or ask "
+            "torch.cuda.is_available() first: nothing is computed here."
+        ),
+        "SparseTensorImpl": (
+            "Sparse gradients cannot be captured. Build embeddings with sparse=False; gradients of "
+            "whole tables are counted then."
+        ),
+        "torch.nonzero()": (
+            "How many elements are chosen follows from their values. Compute on all of them with a "
+            "mask, or choose a fixed number, as topk does."
+        ),
+        "FlexAttention is only": "Put scaled_dot_product_attention in its place.",
+    }
+)
+
+
+@contextmanager
+def _not_compiled() -> Iterator[None]:
+    """Run functions that ``torch.compile`` decorates as they are written.
+
+    A compiler would compile the recorder with them. None is at work before its library is loaded.
+    """
+    if "torch._dynamo" not in sys.modules:
+        yield
+        return
+    with torch.compiler.set_stance("force_eager"):
+        yield
+
+
+def failure(error: BaseException) -> str:
+    """Return in one line what a program failed with, and the cure where it is known."""
+    text = f"{type(error).__name__}: {_first_line(error)}"
+    for fragment, cure in _CURES.items():
+        if fragment in text:
+            return f"{text[:120].rstrip('. ')}. {cure}"
+    return text
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n", 1)[0][:300] or type(error).__name__
+
+
 def _reason(error: Exception) -> str:
-    text = str(error).strip().split("\n", 1)[0][:300] or type(error).__name__
+    text = _first_line(error)
     if "`fused=True`" in text:
         return (
             "A fused optimizer checks the device of its parameters and cannot be captured by "
             "shape; use its for-each form (foreach=True), which does the same work."
         )
-    if isinstance(error, NotImplementedError) or "meta" in text.lower():
+    needs_values = isinstance(error, NotImplementedError) or "meta" in text.lower()
+    if needs_values and 'required "forward"' not in text:
         return (
             "The step needs the values of tensors, which are unknown while it is captured by "
-            f"shape: {type(error).__name__}: {text}"
+            f"shape: {failure(error)}"
         )
-    return f"The step failed while it was captured by shape: {type(error).__name__}: {text}"
+    return f"The step failed while it was captured by shape: {failure(error)}"

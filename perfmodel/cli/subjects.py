@@ -149,14 +149,26 @@ def describe_job(job: Job) -> str:
     >>> describe_job(job_of({"model": "timm/resnet50"}, {"batch_size": 64, "mode": "training"}))
     'timm/resnet50, training, batch 64, fp32, sgd, eager'
     """
-    words = [job.label, str(job.mode), f"batch {job.batch_size}", str(job.precision)]
+    mixed = job.mixed_precision is not None
+    precision = f"{job.precision} computed in {job.arithmetic}" if mixed else str(job.precision)
+    words = [job.label, str(job.mode), f"batch {job.batch_size}", precision]
     if job.accumulation_steps > 1:
         words.append(f"{job.accumulation_steps} micro-batches")
     if job.sequence_length is not None:
         words.append(f"{job.sequence_length} tokens")
     if job.mode == "training":
-        words.append(job.optimizer)
+        words += [job.optimizer, *_how_it_trains(job)]
     return ", ".join([*words, str(job.compiler)])
+
+
+def _how_it_trains(job: Job) -> list[str]:
+    said = {
+        "LoRA": job.adapter is not None,
+        "some frozen": bool(job.frozen),
+        "recomputing": job.activation_checkpointing,
+        "recomputing attention": job.selective_checkpointing,
+    }
+    return [words for words, holds in said.items() if holds]
 
 
 def read_json(path: Path) -> Any:

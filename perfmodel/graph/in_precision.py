@@ -13,12 +13,16 @@ A graph that mixes types already says itself how it computes, and stays as it is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
 from perfmodel.graph.cost.base import REGISTER, OpClass
+from perfmodel.graph.cost.cost_table import cost_of
 from perfmodel.graph.ir import Graph
+from perfmodel.graph.job import Job
 from perfmodel.graph.node import Node, Tensor
 from perfmodel.types import Precision, Role
 
@@ -38,6 +42,8 @@ _DTYPES: Mapping[Precision, str] = MappingProxyType(
 _AUTOCAST = (Precision.AMP_FP16, Precision.AMP_BF16)
 _WIDE = "float32"
 _FLOATS = ("float32", "float16", "bfloat16")
+#: Types that no precision stands for.
+_WIDER = ("float64", "complex64", "complex128")
 _NARROWED = (OpClass.MATMUL, OpClass.CONVOLUTION, OpClass.ATTENTION, OpClass.RECURRENT)
 _WIDENED = (OpClass.SOFTMAX,)
 #: What training keeps in its own type under autocast.
@@ -55,11 +61,51 @@ def in_precision(graph: Graph, precision: Precision) -> Graph:
     return graph if own == wanted else _retyped(graph, own, wanted)
 
 
+def as_it_computes(job: Job, graph: Graph, stated: Mapping[str, Any]) -> Job:
+    """Return the job of a graph in the graph's own precision, where none was stated."""
+    if stated.get("precision") is not None or job.mixed_precision is not None:
+        return job
+    return replace(job, precision=own_precision(graph) or job.precision)
+
+
+def is_autocast(precision: Precision) -> bool:
+    """Whether a precision casts what it computes, and keeps parameters as they are."""
+    return precision in _AUTOCAST
+
+
+def own_precision(graph: Graph) -> Precision | None:
+    """Return the precision that a graph does most of its products in; None where it has none.
+
+    Products in 16 bits are those of autocast where parameters are kept in 32.
+    """
+    work: defaultdict[str, float] = defaultdict(float)
+    for node in _products(graph):
+        cost = cost_of(node, graph)
+        dtypes = [graph.tensors[i].dtype for i in node.inputs]
+        work[next((one for one in dtypes if one in _FLOATS), "")] += cost.flops if cost else 0
+    dtype = max(work, key=lambda one: work[one], default="")
+    if dtype not in _FLOATS:
+        return None
+    is_autocast = dtype != _WIDE and _keeps_wide(graph)
+    return next(
+        one for one, computed in _DTYPES.items()
+        if computed == dtype and (one in _AUTOCAST) is is_autocast
+    )  # fmt: skip
+
+
+def wider_types(graph: Graph) -> list[str]:
+    """Return the types of products that are answered as if they were fp32."""
+    used = {graph.tensors[i].dtype for node in _products(graph) for i in node.inputs}
+    return sorted(used.intersection(_WIDER))
+
+
 def may_differ(canonical: bytes, precision: Precision) -> bool:
     """Whether a graph, as canonical JSON, may have other types than a precision has.
 
     Told without reading it, so that most graphs need not be read.
     """
+    if any(f'"{dtype}"'.encode() in canonical for dtype in _WIDER):
+        return True
     if _DTYPES[precision] == _WIDE:
         return any(f'"{dtype}"'.encode() in canonical for dtype in _FLOATS if dtype != _WIDE)
     return f'"{_DTYPES[precision]}"'.encode() not in canonical
@@ -68,10 +114,20 @@ def may_differ(canonical: bytes, precision: Precision) -> bool:
 def _types(graph: Graph) -> set[str]:
     """Return the types of what products and convolutions read and write."""
     used: set[str] = set()
-    for node in graph.nodes:
-        if _class(node) in _NARROWED:
-            used.update(graph.tensors[i].dtype for i in (*node.inputs, *node.outputs))
+    for node in _products(graph):
+        used.update(graph.tensors[i].dtype for i in (*node.inputs, *node.outputs))
     return used & set(_FLOATS)
+
+
+def _products(graph: Graph) -> Iterator[Node]:
+    return (node for node in graph.nodes if _class(node) in _NARROWED)
+
+
+def _keeps_wide(graph: Graph) -> bool:
+    """Whether most bytes of the parameters are fp32."""
+    parameters = [one for one in graph.tensors if one.role is Role.PARAMETER]
+    wide = sum(one.size_bytes for one in parameters if one.dtype == _WIDE)
+    return 2 * wide > sum(one.size_bytes for one in parameters)
 
 
 def _class(node: Node) -> OpClass | None:

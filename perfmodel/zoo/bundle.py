@@ -38,6 +38,8 @@ class ModelBundle:
         As the user wrote it: ``"timm/resnet50"``.
     tokens_per_sample : int or None
         Sequence positions of one sample, encoder and decoder together; None for images.
+    is_compiled : bool
+        ``torch.compile`` made the module that was given; this is what it was given.
     """
 
     module: torch.nn.Module
@@ -48,6 +50,7 @@ class ModelBundle:
     name: str
     samples: int
     tokens_per_sample: int | None = None
+    is_compiled: bool = False
 
     @property
     def parameter_count(self) -> int:

@@ -6,7 +6,8 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,12 +15,16 @@ from typing import Any
 import torch
 from torch import nn
 
+from perfmodel.capture.program import own_loss, tensors_in
+from perfmodel.capture.torch import failure
 from perfmodel.errors import CaptureError, InvalidInputError
 from perfmodel.zoo.bundle import ModelBundle, building_on
 from perfmodel.zoo.libraries import declare_torchvision_operators
 from perfmodel.zoo.losses import output_tensors
 
-_SHAPE = re.compile(r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<shape>\d+(?:x\d+)*)(?::(?P<dtype>\w+))?")
+_SHAPE = re.compile(
+    r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<shape>[1-9]\d*(?:x[1-9]\d*)*)(?::(?P<dtype>\w+))?"
+)
 _DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "int8", "uint8", "bool")
 
 
@@ -69,8 +74,9 @@ def bundle_of_module(
 ) -> ModelBundle:
     """Return a module with its inputs, as models of the zoo are.
 
-    It trains on the loss that its output carries (as models of transformers do, given labels), or
-    else on the mean square of all that it puts out.
+    The first tensor among the inputs, however nested, says how many samples they are. It trains
+    on the loss that its output carries (as models of transformers do, given labels), or else on
+    the mean square of all that it puts out.
 
     Parameters
     ----------
@@ -82,29 +88,30 @@ def bundle_of_module(
     InvalidInputError
         No inputs, or another number of samples.
     """
-    tensors = [one for one in (*args, *(kwargs or {}).values()) if isinstance(one, torch.Tensor)]
-    if not tensors or not tensors[0].dim():
+    first = next((one for one in tensors_in((args, kwargs or {})) if one.dim()), None)
+    if first is None:
         raise InvalidInputError(
             f"{name or 'The module'} needs inputs: give their shapes, batch first, as in "
             '--inputs "8x3x224x224", or let the function return (module, args).'
         )
-    first = tensors[0]
     if batch_size is not None and first.shape[0] != batch_size:
         raise InvalidInputError(
             f"The inputs of {name} hold {first.shape[0]} samples, but the batch size is "
             f"{batch_size}. Leave the batch size out.",
             pointer="/job/batch_size",
         )
+    plain = getattr(module, "_orig_mod", module)
     is_text = not first.is_floating_point() and first.dim() == 2
     return ModelBundle(
-        module=module,
+        module=plain,
         args=tuple(args),
         kwargs=dict(kwargs or {}),
         loss=_loss,
-        family=type(module).__name__,
-        name=name or type(module).__name__,
+        family=type(plain).__name__,
+        name=name or type(plain).__name__,
         samples=int(first.shape[0]),
         tokens_per_sample=int(first.shape[1]) if is_text else None,
+        is_compiled=plain is not module,
     )
 
 
@@ -164,13 +171,32 @@ def _run(path: Path) -> ModuleType:
     found = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = found
     sys.path.insert(0, str(path.parent.resolve()))
-    try:
-        spec.loader.exec_module(found)
-    except Exception as error:
-        raise CaptureError(f"Running {path} failed: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.pop(0)
+    with _foreign_code(f"Running {path}", argv=[str(path)]):
+        try:
+            spec.loader.exec_module(found)
+        finally:
+            sys.path.pop(0)
     return found
+
+
+@contextmanager
+def _foreign_code(what: str, *, argv: list[str] | None = None) -> Iterator[None]:
+    """Run code of the user, which prints to standard error and sees no options of this command.
+
+    Raises
+    ------
+    CaptureError
+        It fails, or wants to end the process.
+    """
+    own = sys.argv
+    sys.argv = argv or own[:1]
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except (Exception, SystemExit) as error:
+        raise CaptureError(f"{what} failed: {failure(error)}") from error
+    finally:
+        sys.argv = own
 
 
 def _named(module: ModuleType, path: Path, name: str) -> Any:
@@ -208,14 +234,12 @@ def _made(named: Any, label: str) -> tuple[nn.Module, tuple[Any, ...], dict[str,
 
 
 def _called(factory: Any, label: str) -> Any:
-    try:
-        with building_on("meta"):
-            return factory()
-    except Exception:  # it needs values, which the meta device has not
+    with _foreign_code(label):
         try:
+            with building_on("meta"):
+                return factory()
+        except Exception:  # it needs values, which the meta device has not
             return factory()
-        except Exception as error:
-            raise CaptureError(f"{label} failed: {type(error).__name__}: {error}") from error
 
 
 def _needed(factory: Any) -> list[str]:
@@ -228,8 +252,8 @@ def _needed(factory: Any) -> list[str]:
 
 
 def _loss(output: Any) -> torch.Tensor:
-    own = getattr(output, "loss", None)
-    if isinstance(own, torch.Tensor):
+    own = own_loss(output)
+    if own is not None:
         return own
     tensors = output_tensors(output)
     if not tensors:

@@ -67,6 +67,51 @@ def test_a_captured_graph_is_answered_like_its_model(
     assert from_file["step_time_s"] == by_name["step_time_s"]
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--batch-size", "3"], "captured with batch_size"),
+        (["--mode", "inference"], "captured with mode training"),
+        (["--memory-format", "channels_last"], "captured with memory_format channels_first"),
+        (["--sequence-length", "7"], "sequence_length left open"),
+        (["--dim", "n=3"], "--dim binds"),
+    ],
+)
+def test_a_captured_graph_is_no_other_program(
+    captured: tuple[Path, dict[str, Any]], options: list[str], says: str
+) -> None:
+    path, _ = captured
+    on = ["--on", "A100-SXM4-80GB", *MODELS]
+    assert says in _run("predict", str(path), *options, *on, code=2).stderr
+
+
+def test_a_graph_that_notes_little_is_held_to_that(
+    captured: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    graph = json.loads(captured[0].read_text())
+    graph["source"] = {"mode": "training", "batch_size": "4"}
+    path = tmp_path / "older.json"
+    path.write_text(json.dumps(graph))
+    on = ["--on", "A100-SXM4-80GB", *MODELS]
+    assert "adamw" in _run("predict", str(path), "--optimizer", "adamw", *on).stdout
+    assert "captured with batch_size 4" in _run(
+        "predict", str(path), "--batch-size", "8", *on, code=2
+    ).stderr  # fmt: skip
+
+
+def test_a_captured_graph_keeps_how_it_trains(tmp_path: Path) -> None:
+    path = tmp_path / "graph.json"
+    how = ["--mode", "training", "--optimizer", "adamw", "--accumulation-steps", "2"]
+    how += ["--batch-size", "4", "--activation-checkpointing"]
+    _run("capture", "timm/resnet18", *how, "-o", str(path))
+    on = ["--on", "A100-SXM4-80GB", "--json", *MODELS]
+    from_file = json.loads(_run("predict", str(path), *on).stdout)
+    by_name = json.loads(_run("predict", "timm/resnet18", *how, *on).stdout)
+    assert from_file["throughput"] == by_name["throughput"]
+    other = _run("predict", str(path), "--optimizer", "sgd", *on, code=2).stdout
+    assert "captured with optimizer adamw" in other
+
+
 def test_a_captured_sequence_model_keeps_its_tokens(tmp_path: Path) -> None:
     config = tmp_path / "bert.json"
     size = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -192,8 +237,18 @@ def test_an_onnx_file_is_captured_and_answered(tmp_path: Path) -> None:
     assert totals["phases"]["forward"]["flops"] == 2 * 16 * 32 * 64
     unbound = _run("capture", str(path), "--dim", "n=0", code=2)
     assert "--dim n" in unbound.stderr
-    shown = _run("predict", str(path), "--batch-size", "16", "--on", "L4", "--json", *MODELS)
-    assert json.loads(shown.stdout)["throughput"]["samples_per_second"] > 0
+    on = ["--on", "L4", "--json", *MODELS]
+    for said in (["--batch-size", "16"], ["--dim", "n=16"]):
+        found = json.loads(_run("predict", str(path), *said, *on).stdout)
+        rate = found["throughput"]["samples_per_second"]
+        assert rate * found["step_time_s"] == pytest.approx(16)
+    both = _run("predict", str(path), "--dim", "n=16", "--batch-size", "4", *on, code=2)
+    assert "no input has that extent" in json.loads(both.stdout)["detail"]
+
+
+def test_curve_counts_accelerators_itself() -> None:
+    shown = _run("curve", *RESNET, "--on", "8xA100-SXM4-80GB", *MODELS, code=2)
+    assert "name one, not '8xA100-SXM4-80GB'" in shown.stderr
 
 
 def test_compare_ranks_by_throughput() -> None:
@@ -223,6 +278,9 @@ def test_compare_says_once_what_holds_of_several() -> None:
     ]
     assert joined_warnings(rows)[0] == "Nothing was learned of L4, T4."
     assert len(joined_warnings(rows)) == 2
+    read = "'H100' is read as H100-SXM5-80GB; say H100-NVL where it is that."
+    both = [{"placement": name, "warnings": [read]} for name in ("H100", "8xH100")]
+    assert joined_warnings(both) == [read]
 
 
 def test_compare_takes_a_memory_that_is_not_known_for_one_that_may_do() -> None:

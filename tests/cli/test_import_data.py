@@ -52,6 +52,13 @@ def test_records_and_rejected_rows_are_written(data: Path) -> None:
     assert "no infer_samples_per_sec" in (data / "r.csv").read_text()
 
 
+def test_a_file_without_any_record_is_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_text('{"no": "trace"}')
+    shown = run("trace", tmp_path / "trace.json")
+    assert shown.exit_code == 4
+    assert "no records" in shown.stdout
+
+
 def test_help_lists_the_formats() -> None:
     shown = run("--help")
     for name in FORMATS:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfmodel.cli.subjects import job_of, parse_json, parse_pairs, read_subject
+from perfmodel.cli.subjects import describe_job, job_of, parse_json, parse_pairs, read_subject
 from perfmodel.errors import InvalidInputError
 from perfmodel.types import Mode
 
@@ -65,3 +65,11 @@ def test_bad_pairs_are_refused(pairs: list[str]) -> None:
 def test_json_refuses_what_follows_it() -> None:
     with pytest.raises(InvalidInputError, match="Line 3 is not JSON"):
         parse_json('{"a": 1} 2', source="Line 3")
+
+
+def test_a_job_is_described_with_what_changes_its_step() -> None:
+    lora = {"peft_type": "LORA", "r": 8, "target_modules": ["q_proj"]}
+    settings = {"mode": "training", "mixed_precision": {"parameter": "bf16"}, "adapter": lora}
+    job = job_of({"model": "gpt2"}, {**settings, "activation_checkpointing": True})
+    said = "gpt2, training, batch 1, fp32 computed in bf16, sgd, LoRA, recomputing, eager"
+    assert describe_job(job) == said

@@ -101,6 +101,6 @@ def test_a_cut_trace_is_explained_and_not_imported(trace: Path, tmp_path: Path) 
     cut.write_text(whole[:-400])
     shown = _run("trace", str(cut), "--no-predict").stdout
     assert "Note: The trace is cut" in shown
-    imported = json.loads(_run("import", "trace", str(cut), "--json").stdout)
+    imported = json.loads(_run("import", "trace", str(cut), "--json", code=4).stdout)
     assert imported["records"]["kernels"] == 0
     assert any("ends too early" in reason for reason in imported["rejected"])

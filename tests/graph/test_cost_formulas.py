@@ -165,6 +165,15 @@ def test_embedding_reads_gathered_rows_only() -> None:
     assert back.bytes_written == 4 * 16_000
 
 
+def test_bags_of_rows() -> None:
+    # 6 rows of 16 floats in 2 bags: 6 * 64 bytes of the table, 48 of indices, 16 of offsets.
+    whole = {1: "int64", 2: "int64"}
+    cost = price("_embedding_bag", [(1000, 16), (6,), (2,)], [(2, 16)], whole)
+    assert cost == Cost(6 * 16, 6 * 64 + 48 + 16, 2 * 64)
+    back = price("_embedding_bag_backward", [(2, 16), (6,), (2,)], [(1000, 16)], whole)
+    assert (back.flops, back.bytes_written) == (6 * 16, 64_000)
+
+
 def test_indexing() -> None:
     put = price("index_put_", [(1000, 4), (3,), (3, 4)], [(1000, 4)], {1: "int64"})
     assert put == Cost(0, 24 + 48, 48)

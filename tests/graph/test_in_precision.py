@@ -7,7 +7,7 @@ import pytest
 from perfmodel.devices.catalog import Catalog
 from perfmodel.features.roofline import step_bound_s
 from perfmodel.graph.canonical import to_json
-from perfmodel.graph.in_precision import in_precision, may_differ
+from perfmodel.graph.in_precision import in_precision, may_differ, own_precision, wider_types
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.graph.workload import Workload
@@ -94,3 +94,18 @@ def test_what_may_differ_is_told_without_reading() -> None:
     assert not may_differ(narrow, Precision.FP16)
     assert may_differ(narrow, Precision.FP32)
     assert may_differ(narrow, Precision.BF16)
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("name", JOBS)
+def test_the_precision_of_a_graph_is_that_of_its_capture(name: str, mode: Mode) -> None:
+    for precision in (Precision.FP32, Precision.FP16, Precision.BF16, Precision.AMP_FP16):
+        captured = capture_job(replace(JOBS[name], mode=mode, precision=precision))
+        assert own_precision(captured) is precision
+        assert not wider_types(captured)
+
+
+def test_most_products_say_how_a_mixed_graph_computes() -> None:
+    graph = capture_job(replace(JOBS["zoo/gpt2"], precision=Precision.BF16))
+    assert own_precision(replace_first_product(graph)) is Precision.BF16
+    assert own_precision(Graph(nodes=(), tensors=())) is None

@@ -233,3 +233,24 @@ def test_experts_are_priced_by_the_tokens_they_get(precision: Precision) -> None
     assert not steps[Mode.TRAINING].unpriced
     # each product of the forward pass has two in the backward pass
     assert steps[Mode.TRAINING].flops_by_class[OpClass.MATMUL] == 3 * forward
+
+
+def test_a_detector_decodes_queries_of_its_own() -> None:
+    backbone = {"model_type": "resnet", "embedding_size": 8, "hidden_sizes": [8], "depths": [1]}
+    config = {
+        "model_type": "detr", "use_timm_backbone": False, "backbone_config": backbone,
+        "d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 32,
+        "decoder_ffn_dim": 32,
+    }  # fmt: skip
+    bundle = build_huggingface(config, batch_size=2)
+    assert set(bundle.kwargs) == {"pixel_values"}
+    assert bundle.tokens_per_sample is None
+
+
+@pytest.mark.parametrize(
+    ("model_type", "says"),
+    [("musicgen", "Multiple valid text configs"), ("canine", "no attribute 'vocab_size'")],
+)
+def test_what_inputs_are_made_of_has_to_be_known(model_type: str, says: str) -> None:
+    with pytest.raises(InvalidInputError, match=says):
+        build_huggingface({"model_type": model_type}, batch_size=2)

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import orjson
@@ -80,11 +80,43 @@ def test_some_models_are_captured_again_others_with_other_code() -> None:
         _hub("bert-base-uncased", sequence_length=1),
         _hub("bert-base-uncased", sequence_length=513),
         Job(job_type="LM"),
+        replace(RESNET, frozen=("layer1*",)),
+        _hub(
+            "bert-base-uncased",
+            mode="training",
+            adapter={"peft_type": "LORA", "r": 8, "target_modules": ["query"]},
+        ),
     ],
-    ids=["arguments", "micro-batches", "optimizer", "one token", "too long", "job type"],
+    ids=[
+        "arguments",
+        "micro-batches",
+        "optimizer",
+        "one token",
+        "too long",
+        "job type",
+        "frozen",
+        "adapter",
+    ],
 )
 def test_what_no_rule_was_found_for_is_captured(job: Job) -> None:
     assert not is_shipped(job)
+
+
+#: What of a job decides which shipped graph is its own, and what changes no graph.
+TOLD_APART = {
+    "model", "model_kwargs", "hf_config", "mode", "batch_size", "accumulation_steps", "precision",
+    "optimizer", "memory_format", "sequence_length", "activation_checkpointing", "adapter",
+    "frozen",
+}  # fmt: skip
+NO_PART_OF_A_GRAPH = {
+    "graph", "job_type", "compiler", "selective_checkpointing", "mixed_precision", "software",
+    "input", "adaptation", "script",
+}  # fmt: skip
+
+
+def test_every_field_of_a_job_is_told_apart_or_changes_no_graph() -> None:
+    """A field that is new has to be put here, and where it changes graphs, looked at there."""
+    assert {one.name for one in fields(Job)} == TOLD_APART | NO_PART_OF_A_GRAPH
 
 
 def test_jobs_that_contradict_themselves_are_refused_as_by_a_capture() -> None:

@@ -53,6 +53,17 @@ def interposed(policy: AutocastPolicy | None = None) -> Iterator[None]:
 
 
 @contextmanager
+def casting(policy: AutocastPolicy) -> Iterator[None]:
+    """Cast as a policy says for a part of an interposed step."""
+    token = _policy.set(policy)
+    try:
+        with _switched_on(_CAST_KEY):
+            yield
+    finally:
+        _policy.reset(token)
+
+
+@contextmanager
 def _switched_on(key: str) -> Iterator[None]:
     tls: Any = torch._C
     was_included = tls._dispatch_tls_is_dispatch_key_included(key)

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perfmodel.cli.asking.captured_settings import job_of_graph, noted, settings_of
 from perfmodel.cli.asking.prepare import (
     capture_file,
-    noted,
     refuse_file_options,
-    settings_of,
     subject_of,
 )
 from perfmodel.cli.options import FILE, file_options, job_options, output_options
@@ -59,7 +58,7 @@ def _capture(subject: str | None, settings: dict[str, Any]) -> tuple[Job, Graph]
         return job_of({"graph": graph.content_hash, **settings_of(graph)}, settings), graph
     refuse_file_options(settings)
     if read.graph is not None:
-        return job_of({"graph": read.graph.content_hash, **settings_of(read.graph)}, {}), read.graph
+        return job_of_graph(read.graph, settings), read.graph
     from perfmodel.estimator.jobs.capture import capture_in_process
 
     job = job_of(read.reference, settings)

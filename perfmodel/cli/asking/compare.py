@@ -93,11 +93,12 @@ def _print(job: Job, rows: list[dict[str, Any]], *, shown_of: int) -> None:
 
 def joined_warnings(rows: list[dict[str, Any]]) -> list[str]:
     """Return the warnings of all rows; those that differ by the accelerator alone as one."""
-    said: dict[tuple[str, ...], list[str]] = {}
+    said: dict[tuple[str, ...], dict[str, None]] = {}
     for row in rows:
+        name = re.sub(r"^\d+x", "", row["placement"])
+        alone = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
         for text in row.get("warnings", ()):
-            name = re.sub(r"^\d+x", "", row["placement"])
-            said.setdefault(tuple(text.split(name)), []).append(name)
+            said.setdefault(tuple(alone.split(text)), {})[name] = None
     return [", ".join(names).join(parts) for parts, names in said.items()]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfmodel.cli.asking.here import noted_number
+from perfmodel.cli.asking.captured_settings import job_of_graph, noted, settings_of
 from perfmodel.cli.subjects import (
     Subject,
     job_of,
@@ -20,11 +20,20 @@ from perfmodel.cli.subjects import (
     read_subject,
 )
 from perfmodel.errors import InvalidInputError
+from perfmodel.graph.in_precision import as_it_computes
+from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import job_to_dict
+from perfmodel.types import Compiler, Role
 
 if TYPE_CHECKING:
     from perfmodel.graph.ir import Graph
-    from perfmodel.graph.job import Job
+
+#: Options of named models, and of programs that are built here, which an ONNX file is not.
+_UNREAD_BY_FILES = ("sequence_length", "model_kwargs")
+_UNREAD_BY_ONNX = (
+    "accumulation_steps", "activation_checkpointing", "selective_checkpointing", "mixed_precision",
+    "adapter", "frozen", "memory_format",
+)  # fmt: skip
 
 
 def read_question(
@@ -98,7 +107,10 @@ def prepare_job(subject: Subject, settings: Mapping[str, Any]) -> tuple[Job, Gra
     if subject.reference:
         refuse_file_options(settings)
         return job_of(subject.reference, settings), None
-    graph = subject.graph or capture_file(subject, settings)
+    if subject.graph is not None:
+        refuse_file_options(settings)
+        return job_of_graph(subject.graph, settings), subject.graph
+    graph = capture_file(subject, settings)
     return job_of({"graph": graph.content_hash, **settings_of(graph)}, settings), graph
 
 
@@ -115,22 +127,59 @@ def capture_file(subject: Subject, settings: Mapping[str, Any]) -> Graph:
         An option that does not apply to a file, or a dimension that is no whole number.
     """
     job = job_of({"graph": "file"}, settings)
+    _refuse_unread(job, settings, _UNREAD_BY_FILES)
     if subject.python is not None:
         return _capture_python(*subject.python, job, settings)
     from perfmodel.capture.onnx import capture_onnx
 
     assert subject.onnx is not None
+    _refuse_unread(job, settings, _UNREAD_BY_ONNX)
     if settings["inputs"] is not None:
         raise InvalidInputError("--inputs is for a Python file; an .onnx file states its own.")
+    batch_size = settings.get("batch_size")
     graph = capture_onnx(
         subject.onnx,
         dimensions=read_dims(settings["dims"]),
-        batch_size=settings.get("batch_size"),
+        batch_size=batch_size,
         mode=job.mode,
         optimizer=job.optimizer,
         precision=job.precision if settings.get("precision") else None,
     )
-    return noted(graph, job)
+    return noted(graph, as_it_computes(_with_samples(job, graph, batch_size), graph, settings))
+
+
+def _refuse_unread(job: Job, settings: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Refuse options that the capture of a file does not read."""
+    for name in names:
+        given = settings["model_kwargs"] if name == "model_kwargs" else getattr(job, name)
+        if given and given != getattr(Job, name, None):
+            option = "--model-kwarg" if name == "model_kwargs" else f"--{name.replace('_', '-')}"
+            raise InvalidInputError(
+                f"{option} does not apply to a file of this kind. Leave it out; --inputs and --dim "
+                "say how long the inputs are, and what else the file says is as it is.",
+                pointer=f"/job/{name}",
+            )
+
+
+def _with_samples(job: Job, graph: Graph, stated: int | None) -> Job:
+    """Return the job of an ONNX file with the samples of its first input, where none were stated.
+
+    Raises
+    ------
+    InvalidInputError
+        The dimensions leave no input with as many samples as were stated.
+    """
+    inputs = [one.shape for one in graph.tensors if one.role is Role.INPUT and one.shape]
+    if stated is None:
+        return replace(job, batch_size=inputs[0][0] if inputs else 1)
+    if inputs and not any(stated in shape for shape in inputs):
+        held = "x".join(map(str, inputs[0]))
+        raise InvalidInputError(
+            f"The batch size is {stated}, but no input has that extent: the dimensions make the "
+            f"first one {held}. Leave the batch size or the dimension out.",
+            pointer="/job/batch_size",
+        )
+    return job
 
 
 def _capture_python(path: Path, name: str, job: Job, settings: Mapping[str, Any]) -> Graph:
@@ -144,25 +193,10 @@ def _capture_python(path: Path, name: str, job: Job, settings: Mapping[str, Any]
     batch_size = settings.get("batch_size")
     bundle = bundle_of_file(path, name, inputs=settings["inputs"], batch_size=batch_size)
     asked = replace(job, batch_size=bundle.samples)
+    if bundle.is_compiled and settings["compiler"] is None:
+        asked = replace(asked, compiler=Compiler.INDUCTOR)
     graph = capture(program_of(bundle, asked), source=source_of(bundle, asked))
-    return noted(graph, asked, bundle.tokens_per_sample)
-
-
-def noted(graph: Graph, job: Job, tokens_per_sample: int | None = None) -> Graph:
-    """Note in the graph's source with which settings it was captured."""
-    said = {"mode": str(job.mode), "batch_size": str(job.batch_size), "precision": job.precision}
-    if tokens_per_sample is not None:
-        said["tokens_per_sample"] = str(tokens_per_sample)
-    return replace(graph, source={**graph.source, **said})
-
-
-def settings_of(graph: Graph) -> dict[str, Any]:
-    """Return the settings that a graph from ``perfmodel capture`` notes in its source."""
-    noted: dict[str, Any] = {
-        name: graph.source[name] for name in ("mode", "precision") if name in graph.source
-    }
-    batch_size = noted_number(graph, "batch_size")
-    return noted if batch_size is None else {**noted, "batch_size": batch_size}
+    return noted(graph, as_it_computes(asked, graph, settings), bundle.tokens_per_sample)
 
 
 def read_dims(dims: Sequence[str]) -> dict[str, int]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perfmodel.cli.failures import EXIT_FAILED
 from perfmodel.cli.options import FILE, FOLDER, job_options, output_options
 from perfmodel.cli.output import print_json, print_table
 from perfmodel.errors import InvalidInputError
@@ -55,7 +56,7 @@ def command(
     rejected: Path | None,
     as_json: bool,
     **told: Any,
-) -> None:
+) -> int:
     """Read public measurements, or traces, as records: steps, kernels, collectives, placements.
 
     PATH is a table or the folder that holds it; without it the environment variable
@@ -86,6 +87,7 @@ def command(
         print_json(summary)
     else:
         _print(summary)
+    return 0 if any(summary["records"].values()) else EXIT_FAILED
 
 
 def _only_path(paths: tuple[Path, ...], chosen: ImportFormat, told: Mapping[str, Any]) -> Path:

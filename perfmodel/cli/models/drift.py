@@ -93,9 +93,10 @@ def _acknowledged(database: str, name: str, *, by: str, note: str) -> int:
 
 
 def _print(found: Mapping[str, Any]) -> None:
+    serving = f" {found['model']} serves." if found["model"] else ""
     print(
         f"{found['compared']} observations compared, {found['left_out']} without an answer, "
-        f"{found['waiting']} waiting. {found['model'] or 'No model'} serves."
+        f"{found['waiting']} waiting.{serving}"
     )
     for text in found["problems"]:
         click.echo(f"Problem: {text}", err=True)

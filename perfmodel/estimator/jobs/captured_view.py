@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.estimator.jobs.repeated_batches import captured_batches
-from perfmodel.graph.in_precision import in_precision
+from perfmodel.graph.in_precision import in_precision, wider_types
 from perfmodel.graph.job import Job
 from perfmodel.types import Compiler, Mode, Precision
 
@@ -27,17 +27,27 @@ _OTHER_PRECISION_WARNING = (
     "program on other types. Capture it in {precision} to have its very casts counted."
 )
 
+#: Said where a graph has products in types that nothing is known of.
+_WIDER_WARNING = (
+    "Products in {types} are answered as if they were fp32, for nothing was learned of such types. "
+    "They take longer on most devices, many times as long on cards for games and inference."
+)
+
 
 def asked_in(step: CapturedStep, precision: Precision) -> CapturedStep:
     """Return the step of a graph that somebody brought as it is in the precision asked for."""
     graph = in_precision(step.graph, precision)
-    if graph is step.graph:
+    said = []
+    if graph is not step.graph:
+        said.append(_OTHER_PRECISION_WARNING.format(precision=precision.value))
+    if wider := wider_types(graph):
+        said.append(_WIDER_WARNING.format(types=" and ".join(wider)))
+    if not said:
         return step
-    warning = _OTHER_PRECISION_WARNING.format(precision=precision.value)
     return CapturedStep(
         graph=graph,
         tokens_per_sample=step.tokens_per_sample,
-        warnings=(*step.warnings, warning),
+        warnings=(*step.warnings, *said),
     )
 
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from perfmodel.errors import InvalidInputError, MissingExtraError
 from perfmodel.estimator.jobs.captured_step import CapturedStep
+from perfmodel.estimator.jobs.captured_view import asked_in
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.graph.in_precision import as_it_computes, is_autocast
 from perfmodel.graph.job_form import parse_job
 from perfmodel.graph.job_identity import job_reference
 
@@ -30,7 +32,8 @@ def prepare_module(
         One micro-batch of inputs, real or on the meta device; a tensor stands for one alone.
     settings : mapping
         Fields of a job besides its model; the mode is inference where nothing is said, the batch
-        size that of the inputs.
+        size that of the inputs, the precision that of the module, and what ``torch.compile`` made
+        runs in inductor.
 
     Raises
     ------
@@ -55,9 +58,12 @@ def prepare_module(
         )
     given = tuple(args) if isinstance(args, tuple | list) else (args,)
     bundle = bundle_of_module(module, given, kwargs, batch_size=settings.get("batch_size"))
-    stated = {"mode": "inference", **settings, "batch_size": bundle.samples}
+    usual = {"mode": "inference", "compiler": "inductor" if bundle.is_compiled else "eager"}
+    stated = {**usual, **settings, "batch_size": bundle.samples}
     job = parse_job({**stated, "graph": "own"})
     graph = capture(program_of(bundle, job), source=source_of(bundle, job))
-    named = replace(job, graph=graph.content_hash)
+    named = replace(as_it_computes(job, graph, settings), graph=graph.content_hash)
     step = CapturedStep(graph=graph, tokens_per_sample=bundle.tokens_per_sample)
+    if not is_autocast(named.arithmetic):  # whose casts the capture has made
+        step = asked_in(step, named.arithmetic)
     return PreparedJob(job=named, key=job_reference(named), step=step)

@@ -98,6 +98,7 @@ def kernel_answers(model: KernelModel, pairs: Sequence[Pair]) -> list[KernelAnsw
     )
     found, roofline = model.times(calls), kernel_roofline(calls)
     times = zip(found.time_s, found.low_s, found.high_s, found.basis, strict=True)
+    beside = [_beside(roofline, i, float(found.time_s[i]), pairs[i][2]) for i in range(len(pairs))]
     return [
         KernelAnswer(
             kernel=position,
@@ -107,11 +108,14 @@ def kernel_answers(model: KernelModel, pairs: Sequence[Pair]) -> list[KernelAnsw
             high_s=float(high_s),
             basis=Basis(str(basis)),
             out_of_distribution=str(basis) == Basis.ANALYTICAL,
-            warnings=_warnings(kernel, spec, Basis(str(basis))),
-            **_beside(roofline, i, float(time_s), spec),
+            warnings=(
+                *_warnings(kernel, spec, Basis(str(basis))),
+                *_launched(others["bound"], float(time_s)),
+            ),
+            **others,
         )
-        for i, ((position, kernel, spec), (time_s, low_s, high_s, basis)) in enumerate(
-            zip(pairs, times, strict=True)
+        for (position, kernel, spec), (time_s, low_s, high_s, basis), others in zip(
+            pairs, times, beside, strict=True
         )
     ]
 
@@ -138,6 +142,18 @@ _NOT_LEARNED = (
     "Nothing was learned of such kernels on such an accelerator: the time is its roofline over a "
     "typical efficiency."
 )
+
+#: A launch that takes more than so many times that of a device is one by the host.
+_BY_THE_HOST = 3.0
+_LAUNCHED = (
+    "So little is computed that the launch decides, and tables of such kernels timed it with the "
+    "host: one by a device, as in its graphs, takes a few microseconds."
+)
+
+
+def _launched(bound: str, time_s: float) -> tuple[str, ...]:
+    by_host = bound == "launch" and time_s > _BY_THE_HOST * LAUNCH_S
+    return (_LAUNCHED,) if by_host else ()
 
 
 def _warnings(kernel: KernelQuestion, spec: AcceleratorSpec, basis: Basis) -> tuple[str, ...]:

@@ -136,6 +136,12 @@ def parse_kernel(value: object, pointer: str = "") -> KernelQuestion:
         )
     _refuse(fields, ("link", "network"), "a kernel of one accelerator", pointer)
     written = fields.get("precision")
+    if written is None:
+        raise InvalidInputError(
+            f"Say the precision of {op}, such as bf16.",
+            pointer=f"{pointer}/precision",
+            allowed=tuple(DTYPES),
+        )
     precision = as_known_text("precision", written, tuple(DTYPES), f"{pointer}/precision")
     return KernelQuestion(
         op=op,

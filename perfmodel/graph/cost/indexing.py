@@ -21,6 +21,22 @@ def embedding_backward(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
     return streamed(inputs[0].element_count, inputs, outputs)
 
 
+@register("_embedding_bag", "_embedding_bag_forward_only", op_class=OpClass.INDEXING)
+def embedding_bag(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
+    """Price sums over bags of rows: each named row of the table is read and added."""
+    table, indices, summed = inputs[0], inputs[1], outputs[0]
+    read = indices.element_count * table.shape[1]
+    element_bytes = table.size_bytes / max(1, table.element_count)
+    return Cost(float(read), read * element_bytes + bytes_of(inputs[1:]), float(summed.size_bytes))
+
+
+@register("_embedding_bag_backward", "_embedding_bag_dense_backward", op_class=OpClass.INDEXING)
+def embedding_bag_backward(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
+    """Price a dense gradient of a table: zeros in full, the gradient of its bag into each row."""
+    added = inputs[1].element_count * inputs[0].shape[-1]
+    return streamed(added, inputs, outputs)
+
+
 @register("index_put", "_index_put_impl", "_unsafe_index_put", op_class=OpClass.INDEXING)
 def index_put(inputs: Tensors, outputs: Tensors, attrs: Attrs) -> Cost:
     """Price writing values at indices; only the rows named are touched."""

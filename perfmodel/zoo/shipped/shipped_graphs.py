@@ -87,7 +87,8 @@ class _Place(NamedTuple):
 
 
 def _place(shipped: GraphFolder, job: Job) -> _Place | None:
-    if job.model is None and job.hf_config is None:
+    named = job.model is not None or job.hf_config is not None
+    if not named or not job.trains_all:  # the library trains whole models
         return None
     file = shipped.file(model_key(job))
     if file is None or not _same_libraries(tuple(shipped.index["libraries"].items())):

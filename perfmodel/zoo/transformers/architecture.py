@@ -97,6 +97,7 @@ def make_config(fields: Mapping[str, Any]) -> Any:
     _check_backbones(kept)
     try:
         config = transformers.AutoConfig.for_model(model_type, **kept)
+        parts = (config, config.get_text_config())
     except ImportError as error:
         raise MissingExtraError(f"Reading this config ({error})", extra="train") from error
     except Exception as error:
@@ -106,7 +107,7 @@ def make_config(fields: Mapping[str, Any]) -> Any:
         ) from error
     _check_spelling(kept, config)
     # A cache only pays off over several steps; one step is what is captured.
-    for part in (config, config.get_text_config()):
+    for part in parts:
         part.use_cache = False
     if config.is_encoder_decoder and getattr(config, "decoder_start_token_id", None) is None:
         config.decoder_start_token_id = getattr(config, "pad_token_id", None) or 0

@@ -62,9 +62,12 @@ def make_inputs(
         whose inputs are not known.
     """
     takes = inspect.signature(module.forward).parameters
-    inputs = _MainInputs(module, batch_size, sequence_length, takes)
-    kwargs = inputs.make(training)
-    labels = _labels(module, inputs, takes) if training else None
+    try:
+        inputs = _MainInputs(module, batch_size, sequence_length, takes)
+        kwargs = inputs.make(training)
+        labels = _labels(module, inputs, takes) if training else None
+    except AttributeError as error:  # a config without the field that says how long an input is
+        raise _unknown_inputs(module, str(error)) from error
     if inputs.is_encoder_decoder and labels is None:
         # Labels shifted by one are what the decoder reads otherwise.
         kwargs["decoder_input_ids"] = inputs.token_ids()
@@ -80,6 +83,15 @@ def make_inputs(
     return ModelInputs(kwargs={**kwargs, **(labels or {})}, loss=loss, tokens_per_sample=tokens)
 
 
+def _unknown_inputs(module: Any, what: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"The inputs of {type(module).__name__} ({what}) are not known here; text, "
+        "image, sound, image-text contrastive and speech-to-text models are. For another "
+        "kind, capture the module yourself and register its graph.",
+        pointer="/job/hf_config",
+    )
+
+
 class _MainInputs:
     """What a model reads, by the name of its main input."""
 
@@ -91,7 +103,8 @@ class _MainInputs:
         self.takes = takes
         self.config = module.config
         self.text_config = module.config.get_text_config()
-        self.is_encoder_decoder = bool(module.config.is_encoder_decoder)
+        # Detectors decode queries of their own.
+        self.is_encoder_decoder = module.config.is_encoder_decoder and "decoder_input_ids" in takes
         self.length = _text_length(module, sequence_length)
         self.tokens_per_sample: int | None = None
 
@@ -106,12 +119,7 @@ class _MainInputs:
         elif name == "input_values" and hasattr(self.config, "conv_stride"):
             kwargs = {"input_values": self._waveform()}
         else:
-            raise InvalidInputError(
-                f"The inputs of {type(self.module).__name__} ({name}) are not known here; text, "
-                "image, sound, image-text contrastive and speech-to-text models are. For another "
-                "kind, capture the module yourself and register its graph.",
-                pointer="/job/hf_config",
-            )
+            raise _unknown_inputs(self.module, name)
         if self.is_encoder_decoder:
             self.tokens_per_sample = (self.tokens_per_sample or 0) + self.length
         return kwargs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ from made_up_kernels import train_quickly
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.kernels.kernel_question import MOST_CELLS
+from perfmodel.estimator.kernels.kernel_answers import kernel_answers
+from perfmodel.estimator.kernels.kernel_question import MOST_CELLS, parse_kernel
 from perfmodel.estimator.kernels.loading import load_kernels
+from perfmodel.features.kernels.kernel_calls import KernelCalls
 from perfmodel.features.kernels.kernel_extents import EXTENTS
 from perfmodel.features.kernels.kernel_work import FORMULAS
+from perfmodel.predictors.kernels.kernel_times import AnalyticalKernels, KernelTimes
 from perfmodel.types import Basis
 
 GEMM = {"op": "gemm", "precision": "fp16", "shape": {"m": 512, "n": 1024, "k": 2048}}
@@ -91,6 +95,27 @@ def test_an_operator_that_nothing_was_learned_of_is_analytical_and_wide(
     assert found.out_of_distribution
     assert found.high_s > 3 * found.low_s
     assert "Nothing was learned" in found.warnings[0]
+
+
+class _TimedWithTheHost(AnalyticalKernels):
+    """As tables in which no call takes less than 30 us."""
+
+    def times(self, calls: KernelCalls) -> KernelTimes:
+        found = super().times(calls)
+        return replace(found, time_s=found.time_s + 30e-6, high_s=found.high_s + 30e-6)
+
+
+def test_a_call_that_only_waits_for_its_launch_says_so() -> None:
+    spec = Catalog.default().get("A100-SXM4-80GB")
+    little, much = (
+        parse_kernel({"op": "add", "precision": "fp16", "shape": {"rows": rows, "width": 1024}})
+        for rows in (1, 65536)
+    )
+    pairs = [(0, little, spec), (1, much, spec)]
+    said = [one.warnings[-1:] for one in kernel_answers(_TimedWithTheHost(), pairs)]
+    assert "timed it with the host" in said[0][0]
+    assert "host" not in "".join(said[1])
+    assert "host" not in "".join(kernel_answers(AnalyticalKernels(), pairs)[0].warnings)
 
 
 @pytest.mark.parametrize("op", sorted(FORMULAS))

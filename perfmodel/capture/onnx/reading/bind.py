@@ -41,7 +41,7 @@ class Binding:
         """Return the shape of a declared type, or None where it is not fully bound."""
         if info.dims is None:
             return None
-        extents = [self._extent(d, f"{info.name}[{a}]") for a, d in enumerate(info.dims)]
+        extents = self._bound(info)
         return None if None in extents else tuple(e for e in extents if e is not None)
 
     def _extent(self, dim: Dim, fallback: str) -> int | None:
@@ -63,7 +63,7 @@ class Binding:
                 continue
             first = info.dims[0]
             if isinstance(first, int) and first >= 0:
-                if first != batch_size:
+                if batch_size not in self._bound(info):
                     raise UnsupportedOnnxError(
                         f"Input {info.name!r} of the ONNX file is fixed at batch size {first}, "
                         f"{batch_size} was asked for. Export the model with a dynamic first "
@@ -74,6 +74,10 @@ class Binding:
             name = first if isinstance(first, str) else f"{info.name}[0]"
             if name not in self.extents:
                 self._set(name, batch_size, "batch size")
+
+    def _bound(self, info: OnnxValueInfo) -> list[int | None]:
+        dims = info.dims or ()
+        return [self._extent(dim, f"{info.name}[{axis}]") for axis, dim in enumerate(dims)]
 
     def _check(self, graph: OnnxGraph) -> None:
         names = _symbols(graph)
