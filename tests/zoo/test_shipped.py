@@ -18,6 +18,7 @@ from perfmodel.estimator.captures.capture_child import CaptureChild
 from perfmodel.estimator.jobs.capture_terms import CaptureBudget
 from perfmodel.graph.canonical import to_json
 from perfmodel.graph.job import Job
+from perfmodel.graph.training_options.adapter import LowRankAdapter
 from perfmodel.requests import parse_job
 from perfmodel.types import MemoryFormat, Mode, Precision
 from perfmodel.zoo.shipped import shipped_graphs
@@ -77,11 +78,22 @@ def test_some_models_are_captured_again_others_with_other_code() -> None:
         replace(RESNET, model_kwargs={"num_classes": 10}),
         replace(RESNET, accumulation_steps=2),
         replace(RESNET, optimizer="lamb"),
+        replace(RESNET, frozen=("layer1.*",)),
+        replace(RESNET, adapter=LowRankAdapter(target_modules=("fc",))),
         _hub("bert-base-uncased", sequence_length=1),
         _hub("bert-base-uncased", sequence_length=513),
         Job(job_type="LM"),
     ],
-    ids=["arguments", "micro-batches", "optimizer", "one token", "too long", "job type"],
+    ids=[
+        "arguments",
+        "micro-batches",
+        "optimizer",
+        "frozen",
+        "adapter",
+        "one token",
+        "too long",
+        "job type",
+    ],  # fmt: skip
 )
 def test_what_no_rule_was_found_for_is_captured(job: Job) -> None:
     assert not is_shipped(job)

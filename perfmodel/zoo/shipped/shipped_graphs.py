@@ -33,8 +33,8 @@ def shipped_graph(
 ) -> ShippedGraph | None:
     """Return the graph of a job out of the shipped library; None where it has to be captured.
 
-    The library holds what these versions of the libraries make of a model: where others are
-    installed, a capture says what those make of it.
+    All parameters are trained in the graphs of the library. It holds what these versions of the
+    libraries make of a model: where others are installed, a capture says what those make of it.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class _Place(NamedTuple):
 
 
 def _place(shipped: GraphFolder, job: Job) -> _Place | None:
-    if job.model is None and job.hf_config is None:
+    if (job.model is None and job.hf_config is None) or not job.trains_all:
         return None
     file = shipped.file(model_key(job))
     if file is None or not _same_libraries(tuple(shipped.index["libraries"].items())):
