@@ -62,8 +62,7 @@ def observed_by_row(
     errors: Errors = []
     of_job = partial(ObservedJob.of, core, strangers=strangers, told=told)
     for family in rows.values():
-        # Batches of one job share what was observed of it.
-        seen = tuple(one for row in family for one in observations.get(row, ()))
+        seen = _seen_of(observations, family)
         if not (seen or strangers or told):
             continue
         try:
@@ -72,11 +71,18 @@ def observed_by_row(
             bad = dict(_bad_rows(of_job, prepared, observations, family))
             errors += bad.items()
             good = [row for row in family if row not in bad]
-            seen = tuple(one for row in good for one in observations.get(row, ()))
-            found |= _of_family(of_job, prepared, good, seen)
+            found |= _of_family(of_job, prepared, good, _seen_of(observations, good))
     for row, _ in errors:
         prepared[row] = None
     return found, errors
+
+
+def _seen_of(
+    observations: Mapping[int, Sequence[Observation]], rows: Sequence[int]
+) -> tuple[Observation, ...]:
+    """Return what was observed of a job, which its batches share: each observation once."""
+    seen = [one for row in rows for one in observations.get(row, ())]
+    return tuple({id(one): one for one in seen}.values())
 
 
 def _of_family(
