@@ -21,7 +21,9 @@ from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.tables.table import CellError
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_identity import job_family
 from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.job_types.job_type_cells import has_accelerators
 from perfmodel.predictors.prediction import Prediction
 
 #: What is wrong with rows or columns, by their positions.
@@ -83,6 +85,24 @@ def _seen_of(
     """Return what was observed of a job, which its batches share: each observation once."""
     seen = [one for row in rows for one in observations.get(row, ())]
     return tuple({id(one): one for one in seen}.values())
+
+
+def seen_by_type(
+    core: Core, jobs: Mapping[int, Job], observations: Mapping[int, Sequence[Observation]]
+) -> dict[int, tuple[Observation, ...]]:
+    """Return what was observed of job types: of its own row, and what is good of other batches."""
+    rows: dict[str, list[int]] = defaultdict(list)
+    for row, job in jobs.items():
+        rows[job_family(job)].append(row)
+    good = {
+        row: [one for one in seen if has_accelerators(core.accelerators, one.placement)]
+        for row, seen in observations.items()
+    }
+    return {
+        row: _seen_of({**good, row: observations.get(row, ())}, [row, *family])
+        for family in rows.values()
+        for row in family
+    }
 
 
 def _of_family(
