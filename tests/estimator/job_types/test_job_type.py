@@ -10,6 +10,7 @@ import pytest
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.evidence.strangers import Strangers
+from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.estimator.tables.ranking import Criterion, RankQuestion
 from perfmodel.graph.job import Job
@@ -245,6 +246,13 @@ def test_a_bad_observation_fails_its_row_alone(estimator: Estimator) -> None:
     matrix = estimator.matrix(jobs, [parse_placement("T4")], {0: [bad], 1: OBSERVED})
     assert matrix.answered.tolist() == [[False], [True]]
     assert str(matrix.errors[0].error.pointer).startswith("/observations/0/placement")
+
+
+def test_a_job_is_weighed_once_for_all_machines_where_nothing_else_ran(
+    estimator: Estimator,
+) -> None:
+    of_type = ObservedJobType.of(estimator.core, JOB, OBSERVED)
+    assert of_type.on("T4") is of_type.on("V100-SXM2-16GB")
 
 
 def test_placements_are_ranked(estimator: Estimator) -> None:
