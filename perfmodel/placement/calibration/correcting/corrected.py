@@ -155,13 +155,13 @@ def _correct(known: Sequence[Posterior], cells: StepCells, which: Codes) -> Cali
     before = np.sum(slopes**2 * unknown, axis=0) + peculiar
     shared = _shared(covariance, slopes, known, which) + own.whole
     taken = _taken(shared, known, which)
-    left = np.maximum(before - taken, 0.0)
+    after = np.maximum(before - taken, 0.0) + noise.repeat**2
     # A cell whose measurements disagree is not known better than they agree.
-    after = left + np.maximum(noise.repeat, own.scatter) ** 2
+    apart = np.maximum(own.scatter**2 - noise.repeat**2, 0.0)
     return CalibratedSteps(
         parts=_with_effects(response.parts(residual), own.effects),
-        log_sd=noise.inflation * np.sqrt(after),
-        learned=np.clip(1 - (left + noise.repeat**2) / (before + noise.repeat**2), 0.0, 1.0),
+        log_sd=np.sqrt(noise.inflation**2 * after + apart),
+        learned=np.clip(1 - after / (before + noise.repeat**2), 0.0, 1.0),
         seen=own.seen,
     )
 
