@@ -11,8 +11,10 @@ end
 
 local function set(options)
   local nodes = tonumber((tostring(options["nodes"] or "1"):match("%d+"))) or 1
-  local per_node = options["gpus-per-node"]
-  local gpus = perfmodel.gpus(per_node and "gpu:" .. per_node or options["gres"])
+  local per_node, per_job = options["gpus-per-node"], options["gpus"]
+  local gpus = perfmodel.gpus(
+    per_node and "gpu:" .. per_node or options["gres"], per_job and "gpu:" .. per_job, nodes
+  )
   local named = options["partition"]
   local partition, minutes = perfmodel.choose(options["comment"], named, nodes, gpus)
   if partition == nil then return end

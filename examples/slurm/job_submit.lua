@@ -7,7 +7,7 @@ local loaded, perfmodel = pcall(dofile, folder .. "perfmodel.lua")
 local function set(job)
   local nodes = job.min_nodes
   if nodes == nil or nodes == slurm.NO_VAL or nodes < 1 then nodes = 1 end
-  local gpus = perfmodel.gpus(job.tres_per_node or job.gres)
+  local gpus = perfmodel.gpus(job.tres_per_node or job.gres, job.tres_per_job, nodes)
   local partition, minutes = perfmodel.choose(job.comment, job.partition, nodes, gpus)
   if partition == nil then return end
   job.partition = partition

@@ -60,10 +60,16 @@ local function candidates(wanted)
   return found
 end
 
--- Accelerators of a node from "gres:gpu:a100:4", "gres/gpu=4", "gpu:4" or "gpu"; 1 if none is said.
-function perfmodel.gpus(text)
-  if type(text) ~= "string" or not text:find("gpu", 1, true) then return 1 end
+-- Accelerators in "gres:gpu:a100:4", "gres/gpu=4", "gpu:4" or "gpu"; nil if none is said.
+local function counted(text)
+  if type(text) ~= "string" or not text:find("gpu", 1, true) then return nil end
   return tonumber(text:match("gpu[^,]*[:=](%d+)")) or 1
+end
+
+-- Accelerators of a node, said by node or for the whole job; 1 if neither is.
+function perfmodel.gpus(per_node, per_job, nodes)
+  local of_job = counted(per_job)
+  return counted(per_node) or (of_job and math.ceil(of_job / nodes)) or 1
 end
 
 -- Ask for a job; returns the partition and the limit in minutes, each of them nil where the

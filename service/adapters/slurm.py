@@ -27,6 +27,7 @@ from perfmodel.graph.json_values import as_count, as_number, as_object, as_text,
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.requests import parse_job
+from perfmodel.types import RUNG, Basis
 from service.dispatch.dispatcher import Dispatcher, dispatcher_of
 from service.http.bodies import json_of
 from service.http.documentation import json_body, problems
@@ -76,7 +77,7 @@ class _Asked:
         200: {
             "content": {"text/plain": {"schema": {"type": "string"}}},
             "description": "`partition=NAME`, and `time_limit_min=MINUTES` where the number of "
-            "samples is known. Empty where the job fits in none.",
+            "samples is known, and something of the job. Empty where the job fits in none.",
         },
         **problems(400, 413, 415, 422, 501, 503),
     },
@@ -99,7 +100,8 @@ def _choose(dispatcher: Dispatcher, question: Any) -> str:
     if best is None:
         return ""
     lines = [f"partition={asked.partitions[best]}"]
-    if asked.total_samples is not None:
+    # Of a job of which nothing is known, no limit either: Slurm ends it there.
+    if asked.total_samples is not None and matrix.basis[0, best] != RUNG[Basis.DEFAULT]:
         slowest_s = asked.total_samples / float(matrix.low[0, best])
         lines.append(f"time_limit_min={math.ceil((slowest_s * _MARGIN + _BESIDES_S) / 60)}")
     return "\n".join(lines) + "\n"

@@ -17,6 +17,7 @@ from perfmodel.estimator.tables.curve import Curve
 from perfmodel.estimator.tables.estimates import answer_from_memory
 from perfmodel.estimator.tables.ranking import Ranking
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_identity import job_family
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plans.plan_search import PlanRanking
@@ -130,12 +131,7 @@ class Answerer:
     def matrix(self, asked: AskedMatrix) -> Table:
         """Answer every pair of some jobs and placements; a bad one fails alone."""
         jobs = [attempt(self.read_job, job, f"/jobs/{i}") for i, job in enumerate(asked.jobs)]
-        seen = {
-            row: found
-            for row, job in enumerate(jobs)
-            if isinstance(job, Job)
-            and (found := (*asked.observations.get(row, ()), *self.observed_jobs.counting(job)))
-        }
+        seen = self._seen_by_row(jobs, asked.observations)
         placements = [
             attempt(parse_placement, p, f"/placements/{i}") for i, p in enumerate(asked.placements)
         ]
@@ -232,6 +228,21 @@ class Answerer:
             return observation
         pointer = f"/observations/{position}/job"
         return {**observation, "job": self.job_written(observation["job"], pointer=pointer)}
+
+    def _seen_by_row(
+        self, jobs: Sequence[Job | PerfModelError], stated: Mapping[int, Sequence[Observation]]
+    ) -> dict[int, tuple[Observation, ...]]:
+        """Return what was observed of each row; batches of one job share the stored ones."""
+        stored: dict[str, tuple[Observation, ...]] = {}
+        found = {}
+        for row, job in enumerate(jobs):
+            if not isinstance(job, Job):
+                continue
+            family = job_family(job)
+            if family not in stored:
+                stored[family] = self.observed_jobs.counting(job)
+            found[row] = (*stated.get(row, ()), *stored[family])
+        return {row: seen for row, seen in found.items() if seen}
 
     def _observed(
         self, prepared: PreparedJob, stated: tuple[Observation, ...]

@@ -61,6 +61,12 @@ def test_the_route_knows_registered_jobs(service_url: str) -> None:
     assert post(service_url, asked) == (200, "partition=new\n")
 
 
+def test_no_limit_is_set_for_a_job_of_which_nothing_is_known(service_url: str) -> None:
+    job = {"job_type": "of which nothing is known", "mode": "training", "batch_size": 8}
+    asked = {**SMALL, "job": job, "candidates": {"new": "A100-SXM4-80GB"}}
+    assert post(service_url, asked) == (200, "partition=new\n")
+
+
 def test_the_route_names_none_where_none_fits(service_url: str) -> None:
     huge = {"job": training("timm/huge"), "candidates": {"small": "P4"}}
     assert post(service_url, huge) == (200, "")
@@ -132,6 +138,15 @@ def test_the_accelerators_of_a_node_count(slurm: Slurm, estimator: Estimator) ->
     # Nodes without a running daemon have no accelerators, so that the job is refused afterwards.
     slurm.run("sbatch", comment(), "--gres=gpu:4", "--wrap", "true", check=False)
     minutes = expected_min(estimator, "4xA100-SXM4-80GB")
+    said = (slurm.folder / "slurmctld.log").read_text()
+    assert f"perfmodel: partition a100, limit {minutes} min" in said
+
+
+def test_the_accelerators_of_the_whole_job_are_dealt_out_to_its_nodes(
+    slurm: Slurm, estimator: Estimator
+) -> None:
+    slurm.run("sbatch", comment(), "--nodes=2", "--gpus=8", "--wrap", "true", check=False)
+    minutes = expected_min(estimator, "2x(4xA100-SXM4-80GB)")
     said = (slurm.folder / "slurmctld.log").read_text()
     assert f"perfmodel: partition a100, limit {minutes} min" in said
 

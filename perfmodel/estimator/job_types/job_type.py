@@ -235,11 +235,13 @@ class ObservedJobType:
         """Return what counts on a machine, a word of :func:`.machine_word`."""
         assert self.own is not None
         beside = self._beside(machine, self.own)
-        known = self._on.get(machine)
+        # Where nothing is beside it, it is the same on all machines.
+        place = machine if beside else ""
+        known = self._on.get(place)
         if known is None or not _same(known[0], beside):
             pieces = [_few(steps) if ran else steps for steps, ran in beside]
             found = calibrate(ObservedSteps.join([self.own, *pieces]), self.prior or fitted_prior())
-            known = self._on[machine] = (beside, found)
+            known = self._on[place] = (beside, found)
         return known[1]
 
     def _beside(self, machine: str, own: ObservedSteps) -> _Beside:

@@ -1,4 +1,4 @@
-"""How much longer plans take than their equations say, where these were fitted on other jobs."""
+"""How much longer plans take than their equations say."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.tables.goodput import ReplicaSteps, at_some_batches
 from perfmodel.features.arrays import FloatArray
-from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.plan_steps.plan_cells import PlanChoice
 from perfmodel.placement.plan_steps.plan_step import PlanStep, plan_step
 from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice
@@ -22,8 +21,8 @@ from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choic
 class PredictedScale:
     """The scale of plans by what is predicted of a job at some batches.
 
-    Replicas that are not split take what single answers say of them; all others take what one
-    accelerator takes, times what the equations make of the plan.
+    A plan takes what one accelerator takes, times what the equations make of the plan. Where these
+    were fitted on other jobs, replicas that are not split take what single answers say of them.
 
     Parameters
     ----------
@@ -31,46 +30,41 @@ class PredictedScale:
         How much longer observed steps say that one accelerator takes.
     """
 
+    core: Core
+    prepared: PreparedJob
+    placement: ResolvedPlacement
     training: TransformerTraining
-    fabric: Fabric
-    steps: ReplicaSteps
     slower: float = 1.0
 
-    @classmethod
-    def of(
-        cls,
-        core: Core,
-        prepared: PreparedJob,
-        placement: ResolvedPlacement,
-        training: TransformerTraining,
-        *,
-        slower: float = 1.0,
-    ) -> PredictedScale:
-        """Predict the step at a few batches, each of which is captured once."""
-        asked = at_some_batches(core, prepared)
-        steps = ReplicaSteps.of(core, asked, placement)
-        return cls(training=training, fabric=placement.fabric, steps=steps, slower=slower)
-
     def __call__(self, choices: Sequence[PlanChoice], steps: PlanStep) -> FloatArray:
-        """Return the factor of each plan.
+        """Return the factor of each plan; predicts at a few batches, each of which is captured.
 
         Parameters
         ----------
         steps : PlanStep
             What the equations say of them.
         """
-        usual = job_choice(self.steps.prepared.job, choices[0].plan).checkpointing
+        within = [choice.micro_batch for choice in choices]
+        asked = at_some_batches(self.core, self.prepared, within)
+        known = ReplicaSteps.of(self.core, asked, self.placement)
+        usual = job_choice(self.prepared.job, choices[0].plan).checkpointing
         alike = [replace(choice, checkpointing=usual) for choice in choices]
-        alone = plan_step(self.training.alone(self.fabric, alike), self.training.constants)
-        batch = np.array([choice.micro_batch for choice in choices])
+        alone = plan_step(
+            self.training.alone(self.placement.fabric, alike), self.training.constants
+        )
+        batch = np.array(within)
         accumulation = np.array([choice.micro_batches for choice in choices])
-        factor = self.steps.single_s(batch, accumulation) / alone.step_time_s
-        whole = np.array([_is_whole(one) and one.checkpointing is usual for one in choices])
+        factor = known.single_s(batch, accumulation) / alone.step_time_s
+        # Replicas of language models that are not split are answered by the equations as well.
+        predicted = not self.prepared.has_plan_engine
+        whole = np.array(
+            [predicted and _is_whole(one) and one.checkpointing is usual for one in choices]
+        )
         stages = np.array([choice.plan.zero_stage for choice in choices])
         for stage in np.unique(stages[whole]).tolist():
             rows = np.flatnonzero(whole & (stages == stage))
-            known = self.steps.replicated_s(batch[rows], accumulation[rows], zero_stage=stage)
-            factor[rows] = known / steps.step_time_s[rows]
+            whole_s = known.replicated_s(batch[rows], accumulation[rows], zero_stage=stage)
+            factor[rows] = whole_s / steps.step_time_s[rows]
         return np.asarray(self.slower * factor)
 
 

@@ -14,9 +14,7 @@ from perfmodel.estimator.plans.plan_scale import PredictedScale
 from perfmodel.estimator.single.plan_engine import transformer_training
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING
 from perfmodel.estimator.tables.one_of_each import computing_s, on_one_of_each
-from perfmodel.placement.plans.plan_answer import job_choice
-from perfmodel.placement.plans.plan_search import PlanRanking, search_plans, single_scale
-from perfmodel.placement.topology.topology import Plan
+from perfmodel.placement.plans.plan_search import PlanRanking, search_plans
 from perfmodel.types import Mode
 
 
@@ -40,19 +38,15 @@ def search(
         )
     alone = on_one_of_each(core, prepared, placement, observed)
     single_s = max(computing_s(one) for one in alone)
-    scale: float | PredictedScale
-    if prepared.has_plan_engine:
-        usual = job_choice(job, Plan(data=1))
-        scale = single_scale(training, placement.fabric, usual, single_s)
-    else:
-        unobserved = on_one_of_each(core, core.prepare(replace(job, script=None)), placement)
-        slower = single_s / max(computing_s(one) for one in unobserved)
-        scale = PredictedScale.of(core, prepared, placement, training, slower=slower)
+    unobserved = on_one_of_each(core, core.prepare(replace(job, script=None)), placement)
+    slower = single_s / max(computing_s(one) for one in unobserved)
     found = search_plans(
         training,
         placement.fabric,
         global_batch=global_batch or prepared.samples * placement.count,
-        scale=scale,
+        scale=PredictedScale(
+            core=core, prepared=prepared, placement=placement, training=training, slower=slower
+        ),
         room_of=CapturedRoom.of(core, prepared, placement, training),
         most=most,
     )

@@ -32,6 +32,7 @@ from perfmodel.estimator.tables.table_rows import (
     attempt,
     observed_by_row,
     predict,
+    seen_by_type,
     spread_errors,
     told_by,
 )
@@ -207,10 +208,11 @@ class Filling:
             placements=[one for _, one, _ in asked], neighbours=[one for *_, one in asked]
         )
         errors: Errors = []
+        seen = seen_by_type(self._core, jobs, observations)
         for row, job in jobs.items() if asked else ():
             try:
-                seen = observations.get(row, ())
-                source = JobTypeSource(ObservedJobType.of(self._core, job, seen, strangers, told))
+                of_type = ObservedJobType.of(self._core, job, seen[row], strangers, told)
+                source = JobTypeSource(of_type)
                 steps = source.steps(cells)
             except PerfModelError as error:
                 errors.append((row, error))

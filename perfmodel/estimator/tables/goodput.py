@@ -232,12 +232,20 @@ def stated_adaptation(job: Job, placement: ResolvedPlacement) -> Mapping[str, An
     return job.adaptation
 
 
-def at_some_batches(core: Core, prepared: PreparedJob) -> list[PreparedJob]:
-    """Return the job at a quarter of its batch, if there is one, its batch, and four times it."""
+def at_some_batches(
+    core: Core, prepared: PreparedJob, within: Sequence[int] = ()
+) -> list[PreparedJob]:
+    """Return the job at a quarter of its batch, if there is one, its batch, and four times it.
+
+    Parameters
+    ----------
+    within : sequence of int
+        Batches that are asked about: the ends are as far out as these.
+    """
     job = replace(prepared.job, accumulation_steps=1)
     own = job.batch_size
-    batches = sorted({max(1, own // 4), own, 4 * own})
-    return [core.prepare(replace(job, batch_size=batch)) for batch in batches]
+    ends = min(max(1, own // 4), *within, own), max(4 * own, *within, own)
+    return [core.prepare(replace(job, batch_size=batch)) for batch in sorted({*ends, own})]
 
 
 def _most_samples(pair: tuple[PreparedJob, PreparedJob], placement: ResolvedPlacement) -> int:

@@ -21,7 +21,9 @@ from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.tables.table import CellError
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_identity import job_family
 from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.job_types.job_type_cells import has_accelerators
 from perfmodel.predictors.prediction import Prediction
 
 #: What is wrong with rows or columns, by their positions.
@@ -62,8 +64,7 @@ def observed_by_row(
     errors: Errors = []
     of_job = partial(ObservedJob.of, core, strangers=strangers, told=told)
     for family in rows.values():
-        # Batches of one job share what was observed of it.
-        seen = tuple(one for row in family for one in observations.get(row, ()))
+        seen = _seen_of(observations, family)
         if not (seen or strangers or told):
             continue
         try:
@@ -72,11 +73,36 @@ def observed_by_row(
             bad = dict(_bad_rows(of_job, prepared, observations, family))
             errors += bad.items()
             good = [row for row in family if row not in bad]
-            seen = tuple(one for row in good for one in observations.get(row, ()))
-            found |= _of_family(of_job, prepared, good, seen)
+            found |= _of_family(of_job, prepared, good, _seen_of(observations, good))
     for row, _ in errors:
         prepared[row] = None
     return found, errors
+
+
+def _seen_of(
+    observations: Mapping[int, Sequence[Observation]], rows: Sequence[int]
+) -> tuple[Observation, ...]:
+    """Return what was observed of a job, which its batches share: each observation once."""
+    seen = [one for row in rows for one in observations.get(row, ())]
+    return tuple({id(one): one for one in seen}.values())
+
+
+def seen_by_type(
+    core: Core, jobs: Mapping[int, Job], observations: Mapping[int, Sequence[Observation]]
+) -> dict[int, tuple[Observation, ...]]:
+    """Return what was observed of job types: of its own row, and what is good of other batches."""
+    rows: dict[str, list[int]] = defaultdict(list)
+    for row, job in jobs.items():
+        rows[job_family(job)].append(row)
+    good = {
+        row: [one for one in seen if has_accelerators(core.accelerators, one.placement)]
+        for row, seen in observations.items()
+    }
+    return {
+        row: _seen_of({**good, row: observations.get(row, ())}, [row, *family])
+        for family in rows.values()
+        for row in family
+    }
 
 
 def _of_family(

@@ -34,8 +34,10 @@ from perfmodel.features.steps.step import Step
 from perfmodel.graph.cost.base import OpClass
 from perfmodel.types import Compiler, Engine, Framework, MemoryFormat, Mode, Precision
 
-#: PyTorch version that stands for an unknown one, and the compilers that fuse.
+#: PyTorch version that stands for an unknown one, and the newest that steps were learned from,
+#: 2.13; the compilers that fuse.
 _TYPICAL_TORCH = 2.4
+_NEWEST_TORCH = 3.3
 FUSING = (Compiler.INDUCTOR, Compiler.TENSORRT)
 
 _CODES = ("producer_class", "consumer_class")
@@ -310,14 +312,15 @@ def step_settings(step: Step) -> list[float]:
 def torch_version(software: Mapping[str, str]) -> float:
     """Return the PyTorch version as a number that grows by 0.1 per release.
 
-    Releases 1.0 to 1.13 are followed by 2.0, so 1.13 becomes 1.9; those before 1.0 count as it.
+    Releases 1.0 to 1.13 are followed by 2.0, so 1.13 becomes 1.9; those before 1.0 count as it,
+    and those after the newest that was learned from as that: nothing tells how they differ.
 
     Examples
     --------
     >>> torch_version({"torch": "2.4.0"}), torch_version({"torch": "1.13.0a0+d0d6b1f"})
     (2.4, 1.9)
-    >>> torch_version({})
-    2.4
+    >>> torch_version({}), torch_version({"torch": "99.9"})
+    (2.4, 3.3)
     """
     match = re.match(r"(\d+)\.(\d+)", software.get("torch", ""))
     if match is None:
@@ -325,7 +328,8 @@ def torch_version(software: Mapping[str, str]) -> float:
     major, minor = int(match[1]), int(match[2])
     if major < 1:
         major, minor = 1, 0
-    return round(2.0 + (minor - 14) / 10 if major < 2 else major + minor / 10, 2)
+    grown = 2.0 + (minor - 14) / 10 if major < 2 else major + minor / 10
+    return round(min(grown, _NEWEST_TORCH), 2)
 
 
 def device_facts(spec: AcceleratorSpec) -> list[float]:

@@ -139,7 +139,7 @@ def calibrate(observed: ObservedSteps, prior: ResidualPrior | None = None) -> Ca
             coefficients=one.coefficients,
             trust=one.trust,
             widths=one.widths,
-            posterior=_posterior(rows.cells, comparisons, population, one),
+            posterior=_posterior(rows, comparisons, population, one),
             share=share,
         )
         for (population, one), share in zip(found, shares.tolist(), strict=True)
@@ -162,10 +162,10 @@ def _explained(
 
 
 def _posterior(
-    cells: StepCells, comparisons: Comparisons, prior: ResidualPrior, found: MostProbable
+    observed: ObservedSteps, comparisons: Comparisons, prior: ResidualPrior, found: MostProbable
 ) -> Posterior:
     """Gather what corrects steps by a residual of the observed rows."""
-    rows, errors = comparisons.rows, comparisons.errors(found.trust)
+    cells, rows, errors = observed.cells, comparisons.rows, comparisons.errors(found.trust)
     response = Response.of(cells, prior.neutral(cells))
     channels, by_channel = response.linear(prior.mean(cells) + found.moved)
     slopes = comparisons.of_channels(by_channel)
@@ -181,6 +181,7 @@ def _posterior(
         precision=np.asarray(np.linalg.inv(spread + errors)),
         own=comparisons.own(found.trust),
         weights=np.asarray(np.linalg.solve(errors, missing)),
+        scatter=observed.scatter,
     )
 
 

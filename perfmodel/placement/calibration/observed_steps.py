@@ -15,7 +15,9 @@ from perfmodel.features.arrays import Columns, FloatArray, StrArray
 from perfmodel.placement.calibration.residual_prior import Noise
 from perfmodel.placement.calibration.step_cells import StepCells
 
-_NOBODY, _ONCE = np.array([""]), np.ones(1)
+_NOBODY, _ONCE, _ALIKE = np.array([""]), np.ones(1), np.zeros(1)
+#: Standard deviations in a median absolute deviation, of a normal distribution.
+_SD_OF_DEVIATION = 1.4826
 #: A step is never all synchronisation: the least share of it that is left.
 _LEAST_ALONE = 0.05
 
@@ -34,6 +36,8 @@ class ObservedSteps(Columns):
         Who reported each; empty for whoever asks, and for nobody in particular.
     repeats : ndarray, shape (rows,)
         Measurements behind each, >= 1.
+    scatter : ndarray, shape (rows,)
+        Standard deviation of the logarithm of those, from their median absolute deviation.
 
     Raises
     ------
@@ -46,6 +50,7 @@ class ObservedSteps(Columns):
     sync_time_s: FloatArray
     reporter: StrArray = field(default_factory=lambda: _NOBODY)
     repeats: FloatArray = field(default_factory=lambda: _ONCE)
+    scatter: FloatArray = field(default_factory=lambda: _ALIKE)
 
     def __post_init__(self) -> None:
         rows = len(self.cells)
@@ -53,7 +58,7 @@ class ObservedSteps(Columns):
             raise InvalidInputError(f"{rows} observed cells need as many step times, at least one.")
         if np.shape(self.sync_time_s) != (rows,):
             raise InvalidInputError(f"{rows} observed cells need as many sync times, or NaN.")
-        for name in ("reporter", "repeats"):
+        for name in ("reporter", "repeats", "scatter"):
             object.__setattr__(self, name, np.array(np.broadcast_to(getattr(self, name), (rows,))))
         if not np.all(np.isfinite(self.step_time_s) & (self.step_time_s > 0)):
             raise InvalidInputError("An observed step_time_s is not a time above zero.")
@@ -75,12 +80,14 @@ class ObservedSteps(Columns):
             rows[cell].append(row)
         found = [self._pooled_cell(some) for some in rows.values()]
         first = self.cells.take(np.array([some[0] for some in rows.values()]))
-        step, sync, repeats = np.array(found).T
-        pooled = type(self)(cells=first, step_time_s=step, sync_time_s=sync, repeats=repeats)
+        step, sync, repeats, scatter = np.array(found).T
+        pooled = type(self)(
+            cells=first, step_time_s=step, sync_time_s=sync, repeats=repeats, scatter=scatter
+        )
         return pooled.take(pooled.cells.order(step, np.nan_to_num(sync, nan=-1.0)))
 
-    def _pooled_cell(self, rows: Sequence[int]) -> tuple[float, float, float]:
-        """Return the step, its synchronisation, and how many measurements are behind them."""
+    def _pooled_cell(self, rows: Sequence[int]) -> tuple[float, float, float, float]:
+        """Return the step, its synchronisation, and how many measurements scatter how far."""
         by: dict[str, list[int]] = defaultdict(list)
         for row in rows:
             by[str(self.reporter[row])].append(row)
@@ -89,7 +96,10 @@ class ObservedSteps(Columns):
         step = float(np.exp(_median(np.array(steps))))
         shares = [_median(self.sync_time_s[some] / self.step_time_s[some]) for some in heard]
         share = _median(np.array(shares))
-        return step, share * step, float(sum(map(len, heard)))
+        every = np.concatenate(heard)
+        apart = _median(np.abs(np.log(self.step_time_s[every] / step)))
+        scatter = max(_SD_OF_DEVIATION * apart, _median(self.scatter[every]))
+        return step, share * step, float(self.repeats[every].sum()), scatter
 
     @classmethod
     def of_one(

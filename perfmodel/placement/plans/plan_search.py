@@ -115,7 +115,7 @@ def search_plans(
         Samples of a step, >= 1.
     scale : float or callable
         Measured or predicted step of one accelerator over that of the equations, where it is
-        known (:func:`single_scale`); or what tells it for each plan and its step.
+        known; or what tells it for each plan and its step.
     room_of : callable or None
         Tells what plans need and whether they fit, in place of the formulas, by which tensors may
         occupy :data:`USABLE_SHARE` of a device.
@@ -148,26 +148,6 @@ def search_plans(
         considered=found.considered,
         too_large=found.considered - found.fit_count,
     )
-
-
-def single_scale(
-    training: TransformerTraining,
-    fabric: Fabric,
-    choice: PlanChoice,
-    single_s: float,
-) -> float:
-    """Return how much longer one accelerator takes than the equations say.
-
-    Parameters
-    ----------
-    choice : PlanChoice
-        Whose micro-batches were measured or predicted on one accelerator.
-    single_s : float
-        That step, seconds.
-    """
-    training = training.on(fabric.accelerators)
-    alone = plan_step(training.alone(fabric, [choice]), training.constants)
-    return float(single_s / alone.step_time_s[0])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -20,9 +20,10 @@ _LABELS = {
 }
 _PAIR = re.compile(r"[\"']?([a-z][a-z.-]*\.com/[\w.-]+)[\"']?\s*[:=]\s*[\"']?([\w.+-]+)[\"']?")
 _RESOURCE = re.compile(r"(nvidia\.com|amd\.com|google\.com)/(gpu|tpu|mig-[\w.]+)")
+#: Of the whole job with ``--gpus``, else of each host.
 _GRES = re.compile(
-    r"(?:--?)?(?:gres(?:-flags)?[=:/]|gpus-per-node[=:]|gpus[=:])?(?:gres/)?(?:gpu:)?"
-    r"(?!gpus?(?:-per-node)?[:=])([A-Za-z][\w.-]*)[:=](\d+)(?:\([^)]*\))?"
+    r"(?:--?)?(?:gres(?:-flags)?[=:/]|gpus-per-node[=:]|(?P<total>gpus[=:]))?(?:gres/)?(?:gpu:)?"
+    r"(?!gpus?(?:-per-node)?[:=])(?P<name>[A-Za-z][\w.-]*)[:=](?P<count>\d+)(?:\([^)]*\))?"
 )
 _UNTYPED = re.compile(r"(?:--?)?(?:gres[=:/])?(?:gres/)?gpu[:=]\d+|--gpus(?:-per-node)?[= ]\d+")
 _NODES = re.compile(r"(?:^|\s)(?:--nodes[= ]|-N\s*)(\d+)(?=\s|$)")
@@ -48,6 +49,8 @@ def cluster_form(text: str, pointer: str = "/placement") -> str | None:
     '8xNVIDIA-A100-SXM4-80GB'
     >>> cluster_form("--nodes=2 --gres=gpu:a100:8"), cluster_form("gpu:a100:4(S:0-1)")
     ('2x(8xa100)', '4xa100')
+    >>> cluster_form("--nodes=2 --gpus=a100:8"), cluster_form("-N 2 --gpus-per-node=a100:8")
+    ('2x(4xa100)', '2x(8xa100)')
     >>> cluster_form("8xA100") is None
     True
     """
@@ -94,5 +97,14 @@ def _slurm(text: str, pointer: str) -> str | None:
                 pointer=pointer,
             )
         return None
-    host = f"{found[2]}x{found[1]}"
-    return f"{nodes[1]}x({host})" if nodes and int(nodes[1]) > 1 else host
+    hosts, count = int(nodes[1]) if nodes else 1, int(found["count"])
+    if found["total"] and hosts > 1:
+        if count % hosts:
+            raise InvalidPlacementError(
+                f"{rest!r} is of the whole job, and cannot be dealt out evenly to {hosts} hosts. "
+                "Write them one by one, as in '(4+3)xA100', or --gpus-per-node.",
+                pointer=pointer,
+            )
+        count //= hosts
+    host = f"{count}x{found['name']}"
+    return f"{hosts}x({host})" if hosts > 1 else host

@@ -10,6 +10,7 @@ import pytest
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.evidence.strangers import Strangers
+from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.estimator.tables.ranking import Criterion, RankQuestion
 from perfmodel.graph.job import Job
@@ -224,12 +225,34 @@ def test_a_matrix_says_what_single_answers_say(estimator: Estimator, ask) -> Non
     assert set(answers[0].warnings) <= set(matrix.warnings)
 
 
+def test_what_was_observed_of_one_batch_counts_for_all_rows_of_the_job(
+    estimator: Estimator, ask
+) -> None:
+    jobs = [replace(JOB, batch_size=size) for size in (16, 32, 64)]
+    places = ["V100-SXM2-16GB", f"2x({HOST})@eth-25g"]
+    bad = replace(OBSERVED[0], placement=parse_placement("B10000"))
+    stated = {0: [bad], 1: OBSERVED[:2], 2: OBSERVED[2:]}
+    matrix = estimator.matrix(jobs, [parse_placement(p) for p in places], stated)
+    assert matrix.answered.tolist() == [[False, False], [True, True], [True, True]]
+    for row in (1, 2):
+        answers = [ask(place, job=jobs[row]) for place in places]
+        assert matrix.step_time_s[row] == pytest.approx([a.step_time_s for a in answers])
+        assert matrix.low[row] == pytest.approx([a.throughput.low for a in answers])
+
+
 def test_a_bad_observation_fails_its_row_alone(estimator: Estimator) -> None:
     bad = replace(OBSERVED[0], placement=parse_placement("B10000"))
     jobs = [JOB, replace(JOB, job_type="other")]
     matrix = estimator.matrix(jobs, [parse_placement("T4")], {0: [bad], 1: OBSERVED})
     assert matrix.answered.tolist() == [[False], [True]]
     assert str(matrix.errors[0].error.pointer).startswith("/observations/0/placement")
+
+
+def test_a_job_is_weighed_once_for_all_machines_where_nothing_else_ran(
+    estimator: Estimator,
+) -> None:
+    of_type = ObservedJobType.of(estimator.core, JOB, OBSERVED)
+    assert of_type.on("T4") is of_type.on("V100-SXM2-16GB")
 
 
 def test_placements_are_ranked(estimator: Estimator) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ from perfmodel.placement.plan_steps.plan_cells import Checkpointing
 from perfmodel.placement.plans.plan_search import PlanRanking, RankedPlan
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.topology import Placement
+from perfmodel.requests import parse_job
 from perfmodel.types import Mode, Precision
 
 pytest.importorskip("torch")
@@ -33,6 +35,7 @@ JOB = Job(
     optimizer="adam",
 )
 HOST = parse_placement("8xT4")
+MODELS = Path(__file__).resolve().parents[3] / "models"
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +49,12 @@ def found(estimator: Estimator) -> PlanRanking:
     return estimator.search(JOB, HOST, global_batch=256, most=6)
 
 
-def _answer(estimator: Estimator, plan: RankedPlan, placement: Placement) -> Estimate:
+def _answer(
+    estimator: Estimator, plan: RankedPlan, placement: Placement, job: Job = JOB
+) -> Estimate:
     choice = plan.choice
     job = replace(
-        JOB,
+        job,
         batch_size=choice.micro_batch,
         accumulation_steps=choice.micro_batches,
         activation_checkpointing=choice.checkpointing is Checkpointing.FULL,
@@ -67,6 +72,18 @@ def test_what_a_search_finds_fits_and_takes_as_long_as_an_answer_says(
         assert answer.memory.fits
         assert plan.memory_bytes <= answer.memory.capacity_bytes
         assert plan.memory_bytes == pytest.approx(answer.memory.peak_bytes, rel=0.15)
+        assert plan.step_time_s == pytest.approx(answer.step_time_s, rel=0.1)
+
+
+def test_plans_of_other_batches_than_the_job_has_take_as_long_as_their_answers() -> None:
+    shipped = Estimator.from_folder(MODELS, graphs=GraphLibrary(capture=capture_in_process))
+    stated = {"precision": "amp_bf16", "sequence_length": 512, "optimizer": "adamw"}
+    job = parse_job({"model": "gpt2", "mode": "training", "batch_size": 1, **stated})
+    host = parse_placement("8xA100-SXM4-80GB")
+    plans = shipped.search(job, host, global_batch=256, most=6).plans
+    assert max(plan.choice.micro_batch for plan in plans) > 8
+    for plan in plans:
+        answer = _answer(shipped, plan, host, job)
         assert plan.step_time_s == pytest.approx(answer.step_time_s, rel=0.1)
 
 

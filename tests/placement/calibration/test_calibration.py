@@ -74,15 +74,40 @@ def test_an_observed_cell_is_answered_near_its_measurement():
     assert found[0] < 0.022
 
 
-def test_repeats_are_answered_near_their_mean():
+def repeated(*times: float) -> ObservedSteps:
+    """One cell, measured several times as long as usual."""
     at = world.cells(((1, 1, 1),), (32,))
     usual = world.measured(at).step_time_s
-    times = [0.98, 1.02]
-    seen = ObservedSteps.join(
+    return ObservedSteps.join(
         [ObservedSteps(cells=at, step_time_s=usual * t, sync_time_s=np.zeros(1)) for t in times]
     )
-    answer = calibrate(seen, world.PRIOR).apply(at).parts.step_time_s[0] / usual[0]
-    assert answer == pytest.approx(1.0, abs=0.005)
+
+
+def test_repeats_are_answered_near_their_mean():
+    seen = repeated(0.98, 1.02)
+    at = seen.cells.take(np.array([0]))
+    answer = calibrate(seen, world.PRIOR).apply(at).parts.step_time_s[0]
+    assert answer == pytest.approx(np.sqrt(np.prod(seen.step_time_s)), rel=0.005)
+
+
+def test_an_interval_holds_measurements_of_its_cell_that_disagree():
+    seen = repeated(0.8, 1.3)
+    at = seen.cells.take(np.array([0]))
+    low, high = calibrate(seen, world.PRIOR).apply(at).interval()
+    assert low[0] < seen.step_time_s.min() and seen.step_time_s.max() < high[0]
+    # One that is unlike all others does not make them less sure of each other.
+    usual, spoilt = repeated(1.0, 1.01, 1.02), repeated(1.0, 1.01, 1.02, 9.0)
+    sure, still = (calibrate(one, world.PRIOR).apply(at).log_sd[0] for one in (usual, spoilt))
+    assert still == pytest.approx(sure, rel=0.1)
+
+
+def test_pooled_measurements_count_as_many_beside_others():
+    once = repeated(0.8, 1.0, 1.3).pooled()
+    again = once.pooled()
+    assert again.repeats.tolist() == [3.0]
+    assert again.scatter.tolist() == once.scatter.tolist()
+    # Off the median of 1 by ln 1.25, 0 and ln 1.3: the middle one, as a standard deviation.
+    assert once.scatter[0] == pytest.approx(1.4826 * np.log(1.25))
 
 
 def test_one_outlier_does_not_break_the_others():

@@ -12,7 +12,7 @@ from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.plan_steps.plan_cells import PlanColumns
 from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice, plan_answer
 from perfmodel.placement.plans.plan_candidates import plan_candidates
-from perfmodel.placement.plans.plan_search import USABLE_SHARE, search_plans, single_scale
+from perfmodel.placement.plans.plan_search import USABLE_SHARE, search_plans
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.topology import Plan
 from perfmodel.types import Mode, Precision
@@ -111,12 +111,8 @@ def test_one_accelerator_has_the_time_that_was_given() -> None:
 
 def test_a_known_step_scales_every_plan() -> None:
     training, fabric = _training("125m"), _fabric("4xA100-SXM4-80GB")
-    choice = job_choice(_job("125m", batch_size=8), Plan(data=1))
     plain = search_plans(training, fabric, global_batch=64)
-    alone = 1 / single_scale(training, fabric, choice, 1.0)
-    scale = single_scale(training, fabric, choice, 2 * alone)
-    assert scale == pytest.approx(2.0)
-    double = search_plans(training, fabric, global_batch=64, scale=scale)
+    double = search_plans(training, fabric, global_batch=64, scale=2.0)
     assert double.plans[0].step_time_s == pytest.approx(2 * plain.plans[0].step_time_s)
 
 

@@ -33,6 +33,9 @@ from perfmodel.placement.topology.parse import format_placement, parse_placement
         ("gres/gpu:h100=4", "4xh100"),
         ("--gpus-per-node=h100:4", "4xh100"),
         ("--nodes=2 --gres=gpu:a100:8", "2x(8xa100)"),
+        # Slurm counts --gpus over the whole job.
+        ("--nodes=2 --gpus=a100:8", "2x(4xa100)"),
+        ("--gpus=a100:8", "8xa100"),
         (
             "nvidia.com/gpu: 8, nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB",
             "8xNVIDIA-A100-SXM4-80GB",
@@ -77,6 +80,7 @@ def test_other_notations_mean_the_same(written: str, meant: str) -> None:
     [
         ("nvidia.com/gpu: 8", "how many, not which"),
         ("--gres=gpu:8", "how many, not which"),
+        ("--nodes=2 --gpus=a100:7", "cannot be dealt out evenly to 2 hosts"),
         ("gpu:8", "no accelerator"),
         ("p4d.12xlarge", "p4d.24xlarge"),
         ("n1-standard-8", "attached"),

@@ -211,3 +211,20 @@ def test_observations_are_listed_by_job_in_pages(either: TestClient) -> None:
     assert len(either.get("/v1/observations").json()["observations"]) == 4
     assert either.get("/v1/observations?job=nobody").status_code == 422
     assert either.get("/v1/observations?state=lost").status_code == 422
+
+
+def test_a_stored_step_counts_once_however_many_batches_of_its_job_are_asked_about(
+    client: TestClient,
+) -> None:
+    seconds = _predicted_s(client)
+    _observe(
+        client,
+        {"job": JOB, "placement": A100, "step_time_s": 1.5 * seconds, "key": "1"},
+        {"job": JOB, "placement": A100, "step_time_s": 3.0 * seconds, "key": "2"},
+    )
+    batches = [{**JOB, "batch_size": size} for size in (16, 64, 128)]
+    together = client.post("/v1/matrix", json={"jobs": batches, "placements": [A100, "T4"]}).json()
+    for row, job in enumerate(batches):
+        alone = client.post("/v1/matrix", json={"jobs": [job], "placements": [A100, "T4"]}).json()
+        for column in ("step_time_s", "low", "high"):
+            assert together[column][row] == pytest.approx(alone[column][0], rel=1e-9)

@@ -76,6 +76,8 @@ class Posterior:
         and of what communication adds to it.
     weights : ndarray, shape (comparisons,)
         What is missing from the comparisons, weighed.
+    scatter : ndarray, shape (observed,)
+        Standard deviation of the measurements of each cell.
     """
 
     prior: ResidualPrior
@@ -87,6 +89,7 @@ class Posterior:
     precision: FloatArray
     own: FloatArray
     weights: FloatArray
+    scatter: FloatArray
     #: Those that are alike in it can be worked on together.
     form: tuple[object, ...] = field(init=False)
 
@@ -153,9 +156,11 @@ def _correct(known: Sequence[Posterior], cells: StepCells, which: Codes) -> Cali
     shared = _shared(covariance, slopes, known, which) + own.whole
     taken = _taken(shared, known, which)
     after = np.maximum(before - taken, 0.0) + noise.repeat**2
+    # A cell whose measurements disagree is not known better than they agree.
+    apart = np.maximum(own.scatter**2 - noise.repeat**2, 0.0)
     return CalibratedSteps(
         parts=_with_effects(response.parts(residual), own.effects),
-        log_sd=noise.inflation * np.sqrt(after),
+        log_sd=np.sqrt(noise.inflation**2 * after + apart),
         learned=np.clip(1 - after / (before + noise.repeat**2), 0.0, 1.0),
         seen=own.seen,
     )
@@ -202,11 +207,14 @@ class _Own:
         Its covariance with what is compared.
     effects : ndarray, shape (2, rows)
         What it was: in the step alone, and in its growth.
+    scatter : ndarray, shape (rows,)
+        Standard deviation of its measurements.
     """
 
     seen: npt.NDArray[np.bool_]
     whole: FloatArray
     effects: FloatArray
+    scatter: FloatArray
 
 
 def _own(pairs: PairedRows, known: Sequence[Posterior], which: Codes) -> _Own:
@@ -214,13 +222,15 @@ def _own(pairs: PairedRows, known: Sequence[Posterior], which: Codes) -> _Own:
     compared = known[0].rows
     seen = np.zeros(len(which), dtype=np.bool_)
     whole, effects = np.zeros((len(which), len(compared))), np.zeros((2, len(which)))
+    scatter = np.zeros(len(which))
     seen[rows] = True
     for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
         one = known[which[row]]
         own = one.own * (compared == column)
         whole[row] = own.sum(axis=0)
         effects[:, row] = own @ one.weights
-    return _Own(seen=seen, whole=whole, effects=effects)
+        scatter[row] = one.scatter[column]
+    return _Own(seen=seen, whole=whole, effects=effects, scatter=scatter)
 
 
 def _with_effects(parts: StepParts, effects: FloatArray) -> StepParts:
