@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.features.steps.step_table import StepTable, step_table
-from perfmodel.predictors.joint.joint_regimes import balanced
-from perfmodel.predictors.step_models.mode_nets import ModeNets
+from perfmodel.predictors.joint.joint_regimes import balanced, fit_mix
+from perfmodel.predictors.step_models.mode_nets import ModeNets, is_training
 from perfmodel.predictors.step_models.node_settings import NodeNetSettings
 from perfmodel.predictors.step_models.whole_boost import WholeBoost
+
+Report = Callable[[str], None]
 
 #: Position of the member that has seen all families: it answers for jobs never measured.
 ALL = -1
@@ -155,3 +158,40 @@ class LogStages:
     memory: float
     device: float
     least: float
+
+
+def fit_members(
+    task: FitTask, folds: int, engine: TaskEngine, report: Report | None
+) -> list[Member]:
+    """Fit a member without each fold, and last the one that sees all."""
+    members: dict[int, Member] = {}
+    for position, member in engine.run(FitTask.member, task, [*range(folds), ALL]):
+        members[position] = member
+        if report is not None:
+            report(f"fitted member {len(members)} of {folds + 1}")
+    return [members[position] for position in range(folds + 1)]
+
+
+def weigh_training_networks(members: Sequence[Member], task: FitTask) -> None:
+    """Mix the two networks that answer training steps as held-out families would have it."""
+    table, logs, weights = task.table, task.log_times, task.weights
+    own = np.flatnonzero(is_training(table))
+    if not len(own):
+        return
+    both = np.zeros((2, len(own)))
+    for k, member in enumerate(members[:ALL]):
+        held = np.flatnonzero(task.fold[own] == k)
+        both[:, held] = member.net.training_log_times(table, own[held])
+    share = fit_mix([()] * len(own), both[1], both[0], logs[own], weights[own])[()]
+    for member in members:
+        member.net.training_share = share
+
+
+def held_out(members: Sequence[Member], task: FitTask) -> tuple[FloatArray, FloatArray]:
+    """Return what networks and trees say of each step that have not seen its family."""
+    net, boost = np.zeros(len(task.fold)), np.zeros(len(task.fold))
+    for k, member in enumerate(members[:ALL]):
+        own = np.flatnonzero(task.fold == k)
+        net[own], _ = member.net.log_times(task.table, own)
+        boost[own] = member.boost.log_times(task.rows[own], task.reference_s[own])
+    return net, boost
