@@ -320,7 +320,7 @@ class OneReplicaGroup:
         return StreamNumbers(alone_s, max(late, 0.0), self._reductions.communication_s)
 
     def _each_s(self, collective: Collective, launch_s: float) -> list[float]:
-        """Return the time of a collective on each bucket inside a step; :mod:`.bucket_times`."""
+        """Return the time of a collective on each bucket, as :class:`.BucketTimes` does."""
         job, costs = self._job, self._costs
         gathers = collective is Collective.ALL_GATHER
         sizes_bytes = job.parameter_sizes_bytes if gathers else job.sizes_bytes
