@@ -70,8 +70,6 @@ class RaisedAlarm:
     ----------
     cause : Cause
         As it was when the alarm was opened.
-    opened : Residual
-        Which raised it.
     ended : Residual or None
         With which everything was fine again.
     newest : deque of Residual

@@ -59,8 +59,6 @@ class ResolvedPlacement:
         Its hosts, links and plan.
     kinds : tuple of Kind
         Each kind of accelerator once, in the order of the placement.
-    pointer : str
-        JSON pointer to it in the request.
     read_as : tuple of str
         How names that may mean several things were read.
     """
@@ -141,11 +139,6 @@ def resolve_placement(
     placement: Placement, catalog: Catalog, *, pointer: str = "/placement"
 ) -> ResolvedPlacement:
     """Look up the accelerators, parts and links of a placement.
-
-    Parameters
-    ----------
-    pointer : str
-        JSON pointer to it in the request.
 
     Raises
     ------

@@ -30,8 +30,6 @@ class Recipe:
         None where training uses one that cannot be captured.
     channels_last : bool
         Whether mixed precision runs channels-last.
-    modes : tuple of Mode
-        What is understood of it.
     """
 
     name: str

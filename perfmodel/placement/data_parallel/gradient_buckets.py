@@ -84,8 +84,6 @@ def gradient_buckets(
         One profile is one job.
     bucket_bytes : float
         Size from which on a bucket is closed; the first one is smaller.
-    most_groups : int
-        Groups of a job, at most.
     """
     jobs = (profiles,) if isinstance(profiles, StepProfile) else tuple(profiles)
     cut = [_cut(job, bucket_bytes, most_groups) for job in jobs]

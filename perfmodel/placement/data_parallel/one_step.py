@@ -130,8 +130,6 @@ class GroupCosts(NamedTuple):
         By how many spreads the slowest of so many ranks lies above their mean.
     inside, between : float
         How many times slower collectives are inside a step, on the two levels.
-    one_host : WorldGroup
-        The ranks of the fullest host.
     """
 
     group: WorldGroup

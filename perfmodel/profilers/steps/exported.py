@@ -101,8 +101,6 @@ class ExportedJob:
 
     Parameters
     ----------
-    file : bytes
-        Weights included.
     feeds : mapping of str to ndarray
         Inputs by name.
     """
