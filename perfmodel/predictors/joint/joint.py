@@ -21,7 +21,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,7 @@ from perfmodel.predictors.joint.joint_members import (
     ALL,
     Asked,
     FitTask,
+    JointSettings,
     LogStages,
     Member,
     MemberAnswers,
@@ -94,47 +95,23 @@ class JointPredictor:
 
     Parameters
     ----------
-    folds : int
-        Parts of the families that are left out in turn.
-    rounds, depth : int
-        Trees of the whole-step predictor, and the depth of each.
-    epochs, learning_rate, shrinkage : int, float, float
-        Of the networks, see
-        :class:`~perfmodel.predictors.step_models.node_settings.NodeNetSettings`.
-    power_limited : bool
-        Whether GPUs compute at the clock that their power limit leaves them, see
-        :func:`~perfmodel.features.steps.step_table.step_table`.
     known_folds : mapping of str to int or None
         Folds that families have had in another version and keep, so that the two can be compared.
     engine : TaskEngine or None
         Where members are fitted; None: in this process, one after the other.
+    **settings
+        Fields of :class:`~.joint_members.JointSettings`.
     """
 
     def __init__(
         self,
         *,
-        seed: int = 0,
-        folds: int = 4,
-        epochs: int = 12,
-        rounds: int = 500,
-        learning_rate: float = 2e-3,
-        shrinkage: float = 0.003,
-        depth: int = 6,
-        coverage: float = 0.9,
-        power_limited: bool = True,
         known_folds: Mapping[str, int] | None = None,
         engine: TaskEngine | None = None,
         report: Report | None = None,
+        **settings: Any,
     ) -> None:
-        self.seed = seed
-        self.folds = folds
-        self.epochs = epochs
-        self.rounds = rounds
-        self.learning_rate = learning_rate
-        self.shrinkage = shrinkage
-        self.depth = depth
-        self.coverage = coverage
-        self.power_limited = power_limited
+        self.settings = JointSettings(**settings)
         self.known_folds = dict(known_folds or {})
         self.engine = engine or LocalEngine()
         self.report = report
@@ -159,9 +136,7 @@ class JointPredictor:
             raise TrainingError("The joint predictor needs samples of two families or more.")
         task = self.task_of(samples)
         table, rows, logs, weights = task.table, task.rows, task.log_times, task.weights
-        self.members_ = fit_members(
-            task.beside(samples, operators), self.folds, self.engine, self.report
-        )
+        self.members_ = fit_members(task.beside(samples, operators), self.engine, self.report)
         weigh_training_networks(self.members_, task)
         net, boost = held_out(self.members_, task)
         # Which member is trusted more does not hang on the framework.
@@ -197,7 +172,7 @@ class JointPredictor:
         )
         _, factor, _ = self.novelty_.measure(rows)
         scores = rung_scores(residuals / scale, factor, jobs, memory, abroad)
-        self.quantiles_ = GroupQuantiles.fit(scores, groups(table), self.coverage)
+        self.quantiles_ = GroupQuantiles.fit(scores, groups(table), self.settings.coverage)
         return self
 
     def task_of(self, samples: Sequence[StepSample]) -> FitTask:
@@ -206,23 +181,17 @@ class JointPredictor:
         rows, reference = whole_rows(table)
         return FitTask(
             table=table,
-            power_limited=self.power_limited,
             rows=rows,
             reference_s=reference,
             log_times=np.log([sample.step_time_s for sample in samples]),
             weights=balanced(samples),
-            fold=even_folds([s.family for s in samples], self.folds, self.known_folds),
-            seed=self.seed,
-            epochs=self.epochs,
-            rounds=self.rounds,
-            learning_rate=self.learning_rate,
-            shrinkage=self.shrinkage,
-            depth=self.depth,
+            fold=even_folds([s.family for s in samples], self.settings.folds, self.known_folds),
+            settings=self.settings,
         )
 
     def table_of(self, steps: Sequence[Step]) -> StepTable:
         """Lay steps out as this predictor looks at them."""
-        return step_table(steps, power_limited=self.power_limited)
+        return step_table(steps, power_limited=self.settings.power_limited)
 
     def _beliefs(self, table: StepTable) -> DeviceBeliefs:
         """Return how far devices lie from what their facts say, before any record since."""
@@ -325,7 +294,7 @@ class JointPredictor:
             time_s=time_s,
             low_s=time_s * float(np.exp(-half)),
             high_s=time_s * float(np.exp(half)),
-            coverage=self.coverage,
+            coverage=self.settings.coverage,
             basis=_basis(
                 recalled, outside, device in known.trained or device in known.beliefs.effects
             ),

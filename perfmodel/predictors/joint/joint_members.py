@@ -32,6 +32,35 @@ class Member:
 
 
 @dataclass(frozen=True, kw_only=True)
+class JointSettings:
+    """Settings of the joint predictor.
+
+    Parameters
+    ----------
+    folds : int
+        Parts of the families that are left out in turn.
+    rounds, depth : int
+        Trees of the whole-step predictor, and the depth of each.
+    epochs, learning_rate, shrinkage : int, float, float
+        Of the networks, see
+        :class:`~perfmodel.predictors.step_models.node_settings.NodeNetSettings`.
+    power_limited : bool
+        Whether GPUs compute at the clock that their power limit leaves them, see
+        :func:`~perfmodel.features.steps.step_table.step_table`.
+    """
+
+    seed: int = 0
+    folds: int = 4
+    epochs: int = 12
+    rounds: int = 500
+    learning_rate: float = 2e-3
+    shrinkage: float = 0.003
+    depth: int = 6
+    coverage: float = 0.9
+    power_limited: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
 class FitTask:
     """Everything that the members learn from.
 
@@ -45,13 +74,7 @@ class FitTask:
     log_times: FloatArray
     weights: FloatArray
     fold: IntArray
-    seed: int
-    epochs: int
-    rounds: int
-    learning_rate: float
-    shrinkage: float
-    depth: int
-    power_limited: bool
+    settings: JointSettings
 
     def beside(self, samples: Sequence[StepSample], operators: Sequence[StepSample]) -> FitTask:
         """Return a task whose networks learn from operators alone as well."""
@@ -62,7 +85,7 @@ class FitTask:
             self,
             table=step_table(
                 [sample.step for sample in (*samples, *operators)],
-                power_limited=self.power_limited,
+                power_limited=self.settings.power_limited,
             ),
             log_times=np.concatenate([self.log_times, times]),
             weights=np.concatenate([self.weights, balanced(operators)]),
@@ -76,9 +99,9 @@ class FitTask:
         """Fit the networks of a member."""
         settings = NodeNetSettings(
             seed=self._seed(k),
-            epochs=self.epochs,
-            learning_rate=self.learning_rate,
-            shrinkage=self.shrinkage,
+            epochs=self.settings.epochs,
+            learning_rate=self.settings.learning_rate,
+            shrinkage=self.settings.shrinkage,
         )
         steps = np.flatnonzero(self.fold != k)
         operators = np.arange(len(self.fold), len(self.log_times))
@@ -88,12 +111,12 @@ class FitTask:
     def trees(self, k: int) -> WholeBoost:
         """Grow the trees of a member."""
         steps = np.flatnonzero(self.fold != k)
-        return WholeBoost(seed=self._seed(k), rounds=self.rounds, depth=self.depth).fit(
-            self.rows[steps], self.reference_s[steps], self.log_times[steps], self.weights[steps]
-        )
+        return WholeBoost(
+            seed=self._seed(k), rounds=self.settings.rounds, depth=self.settings.depth
+        ).fit(self.rows[steps], self.reference_s[steps], self.log_times[steps], self.weights[steps])
 
     def _seed(self, k: int) -> int:
-        return self.seed * 101 + (k if k != ALL else 100)
+        return self.settings.seed * 101 + (k if k != ALL else 100)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,11 +183,10 @@ class LogStages:
     least: float
 
 
-def fit_members(
-    task: FitTask, folds: int, engine: TaskEngine, report: Report | None
-) -> list[Member]:
+def fit_members(task: FitTask, engine: TaskEngine, report: Report | None) -> list[Member]:
     """Fit a member without each fold, and last the one that sees all."""
     members: dict[int, Member] = {}
+    folds = task.settings.folds
     for position, member in engine.run(FitTask.member, task, [*range(folds), ALL]):
         members[position] = member
         if report is not None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -66,17 +67,7 @@ def facts_bytes(predictor: JointPredictor) -> bytes:
     """Return the content of :data:`FACTS`: all of a predictor that adapting it changes."""
     known, memory, beliefs = predictor.known_, predictor.known_.memory, predictor.known_.beliefs
     facts = {
-        "settings": {
-            "seed": predictor.seed,
-            "folds": predictor.folds,
-            "epochs": predictor.epochs,
-            "rounds": predictor.rounds,
-            "learning_rate": predictor.learning_rate,
-            "shrinkage": predictor.shrinkage,
-            "depth": predictor.depth,
-            "coverage": predictor.coverage,
-            "power_limited": predictor.power_limited,
-        },
+        "settings": asdict(predictor.settings),
         "members": len(predictor.members_),
         "training_shares": [
             member.net.training_share if member.net.training else None

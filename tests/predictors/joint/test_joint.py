@@ -71,7 +71,7 @@ def test_what_was_learned_from_is_answered_as_if_its_family_were_unseen(
 def test_families_left_out_are_answered_well(joint: JointPredictor) -> None:
     assert len(joint.residuals_) == len(joint.regimes_) == len(SAMPLES)
     assert np.mean(np.abs(joint.residuals_)) < 0.1
-    assert len(joint.members_) == joint.folds + 1
+    assert len(joint.members_) == joint.settings.folds + 1
     assert set(joint.regimes_) == {
         (kind, mode, "eager", "pytorch")
         for kind in ("cpu", "gpu")
@@ -86,7 +86,7 @@ def test_no_member_saw_the_families_it_is_judged_by(joint: JointPredictor) -> No
         job = architecture_key(sample.step.sketch, sample.step.batch_size)
         folds.setdefault(sample.family, set()).add(joint.fold_of_job_[job])
     assert all(len(found) == 1 for found in folds.values())
-    assert set().union(*folds.values()) == set(range(joint.folds))
+    assert set().union(*folds.values()) == set(range(joint.settings.folds))
     assert ALL not in set().union(*folds.values())
 
 
@@ -301,7 +301,7 @@ def test_the_same_seed_answers_the_same() -> None:
 def test_two_families_are_enough_and_one_is_refused() -> None:
     two = [s for s in SAMPLES if s.family in ("family0", "family1")]
     predictor = JointPredictor(epochs=1, rounds=5).fit(two)
-    assert predictor.folds > 2, "some parts hold no family"
+    assert predictor.settings.folds > 2, "some parts hold no family"
     assert np.isfinite(predictor.residuals_).all()
     assert np.isfinite(predictor.predict([_new("Gpu-S")])[0].high_s)
     for corpus in ([s for s in SAMPLES if s.family == "family0"], []):

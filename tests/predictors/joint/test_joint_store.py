@@ -56,7 +56,7 @@ def _same(one: JointPredictor, other: JointPredictor) -> None:
 def test_loaded_answers_are_equal(joint: JointPredictor, folder: Path) -> None:
     loaded = load_joint(folder)
     _same(joint, loaded)
-    assert loaded.known_.trained == joint.known_.trained and loaded.seed == joint.seed
+    assert loaded.known_.trained == joint.known_.trained and loaded.settings == joint.settings
     assert loaded.noise_ == pytest.approx(joint.noise_)
 
 
@@ -181,7 +181,7 @@ def test_a_file_from_before_power_limits_answers_at_the_boost_clock(copied: Path
     (copied / FACTS).write_text(json.dumps(facts))
     earlier = load_joint(copied)
     limited = [replace(step, accelerator=Catalog.default().get("T4")) for step in STEPS]
-    assert not earlier.power_limited
+    assert not earlier.settings.power_limited
     assert earlier.table_of(limited).peaks[:, 0].min() == pytest.approx(
         step_table(limited).peaks[:, 0].min()
     )
