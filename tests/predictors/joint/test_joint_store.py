@@ -187,7 +187,7 @@ def test_a_file_from_before_power_limits_answers_at_the_boost_clock(copied: Path
     )
     # It stays as it is when it is written again.
     save_joint(earlier, copied.parent / "again")
-    assert not load_joint(copied.parent / "again").power_limited
+    assert not load_joint(copied.parent / "again").settings.power_limited
 
 
 def test_records_from_before_trees_were_heard_by_half_are_answered_as_then(
