@@ -40,9 +40,10 @@ from perfmodel.placement.data_parallel.data_parallel_constants import (
 from perfmodel.placement.data_parallel.gradient_buckets import (
     BucketTimes,
     GradientBuckets,
+    Streams,
     gradient_buckets,
+    replicated_streams,
 )
-from perfmodel.placement.data_parallel.replica_streams import Streams, replicated_streams
 from perfmodel.placement.data_parallel.sharded_step import sharded_streams
 from perfmodel.placement.data_parallel.step_profile import StepProfile
 from perfmodel.placement.fabric.groups import CommGroups

@@ -21,7 +21,7 @@ from perfmodel.placement.step_parts import StepNumbers
 
 
 class StreamNumbers(NamedTuple):
-    """Streams of one step, as :class:`.replica_streams.Streams` has those of many, seconds."""
+    """Streams of one step, as :class:`.gradient_buckets.Streams` has those of many, seconds."""
 
     compute_s: float
     exposed_s: float
@@ -106,7 +106,7 @@ class BucketNumbers:
         return sum([each * count for each, (_, count) in zip(each_s, self.groups, strict=True)])
 
     def reductions(self, each_s: Sequence[float]) -> Reductions:
-        """Return the stream of reductions; :mod:`.replica_streams` has the sum.
+        """Return the stream of reductions; :func:`.gradient_buckets.reductions_end_s` has the sum.
 
         Parameters
         ----------
