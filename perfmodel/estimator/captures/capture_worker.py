@@ -168,10 +168,6 @@ def _over_memory(job: Job, budget: Mapping[str, Any]) -> CaptureBudgetError:
     )
 
 
-if __name__ == "__main__":
-    main()
-
-
 #: Batch sizes of one job that are captured: two for the lines, one to check them.
 _CAPTURED_FIRST = 3
 
@@ -210,3 +206,7 @@ class BatchFamily:
         self._rules = rules_through(captured, (BATCH,))
         self._unit = math.gcd(*self._captured)
         self._captured = {}
+
+
+if __name__ == "__main__":
+    main()
