@@ -19,8 +19,7 @@ from random import Random
 from drift_report.streams import CAUSES, Cluster
 from river.drift import ADWIN, KSWIN, PageHinkley
 
-from perfmodel.feedback.detectors import PROMISED, Detector, new_detector
-from perfmodel.feedback.drift_fold import DriftFold, RaisedAlarm
+from perfmodel.feedback.drift_fold import PROMISED, Detector, DriftFold, RaisedAlarm, new_detector
 
 #: Observations before a drift begins, and within which it is to be seen.
 _BEFORE, _WITHIN = 1_500, 1_000

@@ -170,8 +170,6 @@ class LoaderRecord:
         That the loader could use.
     workers : int
         Loader processes; 0: the process that asks loads too.
-    batch_size : int
-        Samples of a batch.
     stored_bytes : float
         Mean of a sample in the store.
     files : float

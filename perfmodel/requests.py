@@ -173,8 +173,6 @@ def parse_observations(value: object, *, pointer: str = "/observations") -> tupl
         Each ``{"placement": ..., "batch_size": ..., "step_time_s": ..., "sync_time_s": ...}``;
         ``sync_time_s`` and ``accumulation_steps`` may be left out. ``job`` says that another job
         was measured; its batch size may be left out there.
-    pointer : str
-        JSON pointer to the list.
 
     Raises
     ------

@@ -12,7 +12,12 @@ import numpy as np
 from perfmodel.features.arrays import BoolArray, IntArray
 from perfmodel.features.steps.step import StepSample
 from perfmodel.predictors.folds import unit_hash
-from perfmodel.training.probes.probe_plan import ProbeChooser, choose_probes
+from perfmodel.training.probes.probe_plan import (
+    ProbeChooser,
+    noise_with_misfit,
+    prior_of,
+    probe_order,
+)
 from perfmodel.training.validation.held_out_folds import (
     LOCKBOX,
     SPLITS,
@@ -179,7 +184,10 @@ def probe_sets(
     sets: dict[str, list[int]] = {}
     if isinstance(learner, ProbeChooser):
         steps = [samples[i].step for i in candidates]
-        sets["planned"] = [candidates[i] for i in choose_probes(learner, steps, most)]
+        features = np.asarray(learner.device_features(steps), dtype=np.float64)
+        prior = prior_of(learner, steps[0].accelerator.name)
+        order = probe_order(features, prior, noise_with_misfit(features, learner.noise_), most)
+        sets["planned"] = [candidates[i] for i in order]
     for number in range(random_probes):
         words = {i: unit_hash(f"probe-{number}:{identity(samples[i])}") for i in candidates}
         sets[f"random-{number}"] = sorted(candidates, key=words.__getitem__)[:most]

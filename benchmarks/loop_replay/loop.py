@@ -192,7 +192,7 @@ class Loop:
                 "newest": as_answers([answers[i] for i in newest]),
             },
             learned_keys=frozenset(identity(one) for one in learned),
-            devices=frozenset((*predictor.devices_, *predictor.records_)),
+            devices=frozenset((*predictor.known_.trained, *predictor.known_.records)),
             schema_version=1,
             size_bytes=_SAME_COST,
             load_time_s=_SAME_COST,

@@ -92,7 +92,7 @@ def replay(
         devices=tuple(devices),
         releases=tuple(one.sample.step.software.get("torch", "") for one in arrivals),
         before=tuple(devices[:at].count(name) for at, name in enumerate(devices)),
-        known=tuple(name in start.devices_ for name in devices),
+        known=tuple(name in start.known_.trained for name in devices),
         measured_s=np.array([one.measured_s for one in arrivals]),
         answered_s=answered,
         retrainings=tuple(loop.retrainings),

@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 from placement_accuracy.line import Line
 from placement_accuracy.links_calibrated import CalibratedLinks
+from placement_accuracy.observed_links import observed_slowdown
 
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.data_parallel.data_parallel import DataParallelCells, data_parallel_parts
 from perfmodel.placement.data_parallel.data_parallel_constants import DataParallelConstants
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.training.placement_fits.fit_data_parallel import fit_constants
-from perfmodel.training.placement_fits.observed_links import observed_slowdown
 from perfmodel.training.placement_rows.data_parallel_rows import (
     DataParallelRow,
     columns,

@@ -17,8 +17,8 @@ from accuracy_report.markdown import percent, table
 
 from perfmodel.errors import InvalidTraceError
 from perfmodel.estimator.kernels.loading import load_kernels
+from perfmodel.estimator.single.compared_operators import OperatorCall, predict_operators
 from perfmodel.estimator.single.loading import load_model
-from perfmodel.estimator.single.operators_alone import OperatorCall, predict_operators
 from perfmodel.traces.analysis.explanation import explain_trace
 from perfmodel.traces.formats.registry import read_trace
 

@@ -86,8 +86,6 @@ class CampaignWorker:
 
     Parameters
     ----------
-    on_event : callable
-        Is told what happens.
     on_campaign : callable
         Called with the name of a campaign before its first task and after one that has failed, and
         may put the tasks that wait in another order.

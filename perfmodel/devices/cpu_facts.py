@@ -46,8 +46,6 @@ class CpuFacts:
         Logical processors that this process may run on.
     cache_bytes_by_level : tuple of (int, int)
         (level, bytes of all data caches of that level that those cores use), ascending.
-    memory_bytes : int
-        RAM of the machine.
     clock_hz : float or None
         Highest clock that the system states.
     flags : tuple of str

@@ -19,11 +19,6 @@ def sisters_of(
 ) -> tuple[AcceleratorSpec, ...]:
     """Return the accelerators of the same chip that have its name but for form and memory; with it.
 
-    Parameters
-    ----------
-    accelerators : iterable of AcceleratorSpec
-        Those that are known.
-
     Examples
     --------
     >>> from perfmodel.devices.catalog import Catalog

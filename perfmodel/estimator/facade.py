@@ -54,8 +54,6 @@ class Estimator:
 
     Parameters
     ----------
-    accelerators : Catalog
-        The catalogue.
     model : StepModel
         Predicts step times.
     graphs : GraphSource

@@ -56,8 +56,6 @@ def gemm_shape(outputs: tuple[Tensor, ...], flops: float) -> GemmShape:
     ----------
     outputs : tuple of Tensor
         Results of the node; the first one counts.
-    flops : float
-        Work of the node.
 
     Examples
     --------
@@ -90,8 +88,6 @@ def convolution_shape(
     ----------
     node : Node
         ``convolution(input, weight, ...)`` or ``convolution_backward(grad, input, weight, ...)``.
-    inputs, outputs : tuple of Tensor
-        Its operands and results.
 
     Returns
     -------

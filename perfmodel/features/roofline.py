@@ -14,6 +14,8 @@ every node the whole cache C at ``CACHE_SPEEDUP`` times the memory bandwidth::
 
 Only priced nodes enter the bound; a node without a formula has no FLOPs, and its ``roofline_s``
 is its operands and results over the bandwidth.
+
+Small beside the node table, so that it is kept with a graph that is not in memory itself.
 """
 
 from __future__ import annotations
@@ -24,11 +26,71 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.features.arrays import FloatArray
-from perfmodel.features.node_work import NodeWork, node_work
+from perfmodel.features.arrays import BoolArray, FloatArray
 from perfmodel.features.nodes import STATIC_COLUMNS, NodeTable, node_table
+from perfmodel.graph.ir import Graph
 from perfmodel.graph.workload import Workload
 from perfmodel.types import LEARNED_COMPILERS, Engine, MemoryFormat, Mode, Precision
+
+#: Operands of so many bytes are computed with at full precision.
+_WIDE_ITEM_BYTES = 4.0
+#: Under which name it lies with its graph.
+_KEPT = "_node_work"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NodeWork:
+    """Work of every node of one graph.
+
+    Parameters
+    ----------
+    flops, traffic_bytes : ndarray, shape (nodes,)
+        As of :class:`~perfmodel.features.nodes.NodeTable`.
+    is_matrix : ndarray of bool, shape (nodes,)
+        Whether matrix units do it.
+    is_wide : ndarray of bool, shape (nodes,)
+        Whether its operands have four bytes or more.
+    is_priced : ndarray of bool, shape (nodes,)
+        Whether its operator has a cost formula.
+    is_view : ndarray of bool, shape (nodes,)
+        Whether it moves no data.
+    """
+
+    flops: FloatArray
+    traffic_bytes: FloatArray
+    is_matrix: BoolArray
+    is_wide: BoolArray
+    is_priced: BoolArray
+    is_view: BoolArray
+
+    @classmethod
+    def of(cls, table: NodeTable) -> NodeWork:
+        """Take the work of nodes out of their table."""
+        cost = table.cost
+        return cls(
+            flops=np.asarray(cost.flops),
+            traffic_bytes=table.traffic_bytes,
+            is_matrix=np.asarray(cost.engine_is_matrix),
+            is_wide=table.column("input_item_bytes") >= _WIDE_ITEM_BYTES,
+            is_priced=np.asarray(cost.priced),
+            is_view=table.is_view,
+        )
+
+
+def node_work(graph: Graph) -> NodeWork:
+    """Return the work of the nodes of a graph; worked out once and kept with it."""
+    kept = vars(graph).get(_KEPT)
+    if isinstance(kept, NodeWork):
+        return kept
+    found = NodeWork.of(node_table(graph))
+    keep_node_work(graph, found)
+    return found
+
+
+def keep_node_work(graph: Graph, work: NodeWork) -> None:
+    """Lay down what :func:`node_work` would work out of a graph."""
+    vars(graph)[_KEPT] = work
+
 
 #: How much faster than memory the last-level cache is taken to be in the lower bound. Measured
 #: ratios on CPUs and GPUs lie between 2 and 6; a bound must err on the fast side.

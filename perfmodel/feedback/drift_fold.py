@@ -6,11 +6,51 @@ import statistics
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 
+from perfmodel.errors import MissingExtraError
 from perfmodel.feedback.causes import LEAST_SHIFT, Cause, cause_of
-from perfmodel.feedback.detectors import Detector, new_detector
 from perfmodel.feedback.residuals import Group, Residual
 from perfmodel.lru import LruCache
+
+#: Scores that a detector starts from: the promise, that there is no residual. Without it a group
+#: that was off from its first observation would be its own normal.
+PROMISED = 30
+#: Settings of the Page-Hinkley test, in standard deviations of one residual: changes of the mean
+#: by less than the first are let pass, and so much of what exceeds it is an alarm.
+TOLERATED, THRESHOLD = 0.5, 12.0
+
+
+class Detector(Protocol):
+    """A change detector of ``river.drift``."""
+
+    @property
+    def drift_detected(self) -> bool:
+        """Whether the last value showed a change."""
+
+    def update(self, x: float) -> object:
+        """Take the next value."""
+
+
+def new_detector() -> Detector:
+    """Return a detector that knows the promise alone.
+
+    Raises
+    ------
+    MissingExtraError
+        The library that holds it is absent.
+    """
+    try:
+        from river.drift import PageHinkley
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("Looking for drift", extra="retrain") from error
+    found: Detector = PageHinkley(
+        min_instances=PROMISED, delta=TOLERATED, threshold=THRESHOLD, alpha=1.0
+    )
+    for _ in range(PROMISED):
+        found.update(0.0)
+    return found
+
 
 #: Residuals in which causes are looked for.
 WINDOW = 4_096
@@ -30,8 +70,6 @@ class RaisedAlarm:
     ----------
     cause : Cause
         As it was when the alarm was opened.
-    opened : Residual
-        Which raised it.
     ended : Residual or None
         With which everything was fine again.
     newest : deque of Residual

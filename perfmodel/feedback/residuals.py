@@ -54,8 +54,6 @@ class Residual:
         Standard deviation of that, as the interval of the answer said, in logarithms.
     job : str
         What was measured, whatever its batch.
-    groups : tuple of Group
-        All that it belongs to.
     """
 
     number: int

@@ -22,8 +22,6 @@ class Kinds:
     ----------
     tensors : list of int
         Kind of each tensor: of one shape, type and role.
-    first_tensors : list of int
-        Position of the first tensor of each kind.
     nodes : list of int
         Kind of each node: of one operator, phase and attributes, over tensors of equal kinds.
     first_nodes : list of int

@@ -23,6 +23,20 @@ _SMALL_SUM = 1e-2
 _MOST_DAMPING = 1e12
 
 
+def dampened(errors: FloatArray, small: float) -> FloatArray:
+    r"""Return residuals whose squares grow like those of small errors and like large ones.
+
+    .. math:: \rho(r) = 2 c^2 (\sqrt{1 + (r/c)^2} - 1)
+
+    Parameters
+    ----------
+    small : float
+        Where one goes over into the other, c > 0.
+    """
+    loss = 2 * small**2 * (np.sqrt(1 + (errors / small) ** 2) - 1)
+    return np.asarray(np.sign(errors) * np.sqrt(loss), dtype=np.float64)
+
+
 def least_squares(
     residuals: Callable[[FloatArray], FloatArray],
     start: FloatArray,

@@ -51,8 +51,6 @@ class Predictor(ABC):
 
     Attributes
     ----------
-    name : str
-        Name in the register and in artefacts.
     needs_fit : bool
         False when :meth:`predict` works before :meth:`fit`.
     """

@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Self, final
 import numpy as np
 
 from perfmodel.features.arrays import FloatArray
-from perfmodel.features.node_work import node_work
-from perfmodel.features.roofline import node_roofline
+from perfmodel.features.roofline import node_roofline, node_work
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.predictor import Predictor, Sample
 from perfmodel.predictors.predictor_checks import SHORTEST_STEP_S, finite, read_json, write_json

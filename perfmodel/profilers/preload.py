@@ -23,7 +23,7 @@ _MODULES = (
     "perfmodel.zoo.timm",
     "onnx",
     "onnxruntime",
-    "perfmodel.profilers.steps.onnx_export",
+    "perfmodel.profilers.steps.exported",
     "perfmodel.profilers.steps.onnxruntime",
     "perfmodel.profilers.steps.openvino",
     "perfmodel.profilers.steps.pytorch",

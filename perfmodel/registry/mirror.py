@@ -59,11 +59,6 @@ class ModelMirror:
 
     Several processes of a host may follow with the same folder: whatever one of them writes
     appears in full, and is what the others would have written.
-
-    Parameters
-    ----------
-    files : FileStore
-        The store that is followed.
     """
 
     def __init__(

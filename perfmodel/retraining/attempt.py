@@ -71,8 +71,6 @@ class Attempt:
     ----------
     registry : ModelRegistry
         For changes in the name of the retraining.
-    tell : callable
-        Is told what happens.
 
     Raises
     ------

@@ -34,8 +34,6 @@ class Verdict:
         The whole decision as Markdown.
     findings : tuple of mapping
         ``check``, ``where`` and ``detail`` of each.
-    groups : tuple of mapping
-        Every comparison.
     """
 
     accepted: bool

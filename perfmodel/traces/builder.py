@@ -34,11 +34,6 @@ _CODES = {
 class TraceBuilder:
     """Collects the rows of a trace, checks each, and interns names and arguments.
 
-    Parameters
-    ----------
-    format_name : str
-        A name of the registry of formats.
-
     Examples
     --------
     >>> builder = TraceBuilder("kineto")

@@ -221,8 +221,6 @@ class Trace:
         Of a job of several processes.
     names : tuple of str
         Table of names; ``aten::addmm``, kernel names as the compiler mangles them not.
-    arguments : tuple of OperatorArguments
-        Table of arguments.
     steps : tuple of TracedStep
         As the trace marks them; empty where it marks none.
     complete : bool

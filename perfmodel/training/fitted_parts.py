@@ -44,8 +44,6 @@ class FittedParts:
     ----------
     files : mapping of str to bytes
         By their paths in the artefact.
-    members : mapping of str to mapping
-        Facts of each member.
     answers_s : mapping of str to ndarray, shape (samples,)
         What each member said of families that it had not seen.
     joint : mapping or None

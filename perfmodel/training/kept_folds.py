@@ -22,11 +22,6 @@ _FACTS = f"{JOINT}/joint.json"
 def kept_folds(registry: ModelRegistry, name: str, samples: Sequence[StepSample]) -> dict[str, int]:
     """Return the fold of every family that the version which serves has learned from.
 
-    Parameters
-    ----------
-    name : str
-        Of the model.
-
     Returns
     -------
     dict of str to int

@@ -160,13 +160,7 @@ class Policy:
     hosts: Collection[str] = field(default_factory=frozenset)
 
     def decide(self, request: Scope, path: str) -> Entry | Refusal:
-        """Let a request in or not.
-
-        Parameters
-        ----------
-        path : str
-            As the router sees it.
-        """
+        """Let a request in or not."""
         rule = rule_of(request["method"], path)
         if rule.needs is Unscoped.OPEN or path in self.open_paths:
             return Entry(admin=rule.audited)

@@ -98,7 +98,7 @@ class ObservedJobs:
         strangers = self._strangers
         if seen is None or of_all is None or strangers.observations is not of_all:
             return False, None
-        if not seen and not strangers:
+        if not seen and not of_all:
             return True, None
         known = self._observed.get(prepared.key)
         if known is None or known.seen is not seen or known.strangers is not strangers:

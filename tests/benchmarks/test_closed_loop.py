@@ -74,7 +74,7 @@ def test_what_is_kept_back_is_never_learned(start: JointPredictor) -> None:
     loop = Loop(start, arrivals, world.samples(("Gpu-L",))[::5], _never)
     for at in range(20):
         loop.learn(at)
-    assert sum(loop.serving.beliefs_.records.values()) == 16
+    assert sum(loop.serving.known_.beliefs.records.values()) == 16
     kept_back = arrivals[KEPT_BACK_OF - 1].measured_s
     assert all(
         kept_back != one.step_time_s for records in loop._records.values() for one in records

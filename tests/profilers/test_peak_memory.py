@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from perfmodel.profilers.memory import PeakMemory
+from perfmodel.profilers.runtime.cpu import PeakMemory
 
 
 def test_the_peak_holds_what_was_allocated_and_freed_again() -> None:

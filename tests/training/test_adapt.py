@@ -139,7 +139,7 @@ def test_devices_are_adapted_one_after_the_other(adapted: Path, tmp_path: Path) 
     more = joint_world.samples(("Gpu-S",), slower=1.1)[::9]
     both = adapt_model(adapted, more, tmp_path)
     assert read_artifact(both).manifest[ADAPTED].keys() == {NEW, "Gpu-S"}
-    assert load_joint(both / JOINT).beliefs_.records == {NEW: len(PROBES), "Gpu-S": len(more)}
+    assert load_joint(both / JOINT).known_.beliefs.records == {NEW: len(PROBES), "Gpu-S": len(more)}
     assert [a.time_s for a in _answers(both, NEW)] == [a.time_s for a in _answers(adapted, NEW)]
     (found, *_) = _answers(both, "Gpu-S")
     assert f"{len(more)} records of Gpu-S into account, beside those of" in found.warnings[0]
@@ -152,7 +152,7 @@ def test_facts_from_before_records_were_counted_are_read(version: Path, tmp_path
     assert facts.pop("records") == {}
     (folder / FACTS).write_text(json.dumps(facts))
     joint = load_joint(folder)
-    assert joint.beliefs_.records == {}
+    assert joint.known_.beliefs.records == {}
     assert facts_bytes(joint) == (version / JOINT / FACTS).read_bytes()
 
 
@@ -180,10 +180,12 @@ def test_forgetting_a_device_undoes_its_records(version: Path) -> None:
     joint: JointPredictor = load_joint(version / JOINT)
     assert facts_bytes(joint.adapt(PROBES).forget({NEW})) == facts_bytes(joint)
     twice = joint.adapt(PROBES[:5]).adapt(PROBES[5:])
-    assert twice.beliefs_.records == {NEW: len(PROBES)}
+    assert twice.known_.beliefs.records == {NEW: len(PROBES)}
     # Taken together or apart, the same is known.
     once = joint.adapt(PROBES)
-    np.testing.assert_allclose(twice.beliefs_.effects[NEW].mean, once.beliefs_.effects[NEW].mean)
+    np.testing.assert_allclose(
+        twice.known_.beliefs.effects[NEW].mean, once.known_.beliefs.effects[NEW].mean
+    )
 
 
 def test_a_model_without_a_joint_predictor_is_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from perfmodel.zoo.libraries import import_transformers
 from perfmodel.zoo.references.reference import reference_names
 from perfmodel.zoo.resolve import build_bundle, capture_job
 from perfmodel.zoo.transformers.architecture import build_architecture, make_config
-from perfmodel.zoo.transformers.meta_answers import answer_for_meta_tensors
+from perfmodel.zoo.transformers.huggingface import answer_for_meta_tensors
 
 
 def _parameters(config: dict[str, object]) -> int:

@@ -8,7 +8,7 @@ import torch
 
 from perfmodel.errors import MissingExtraError
 from perfmodel.zoo.libraries import declare_torchvision_operators, import_timm, import_transformers
-from perfmodel.zoo.transformers.meta_answers import answer_for_meta_tensors
+from perfmodel.zoo.transformers.huggingface import answer_for_meta_tensors
 
 
 def test_declaring_twice_changes_nothing() -> None:

@@ -59,8 +59,6 @@ class ResolvedPlacement:
         Its hosts, links and plan.
     kinds : tuple of Kind
         Each kind of accelerator once, in the order of the placement.
-    pointer : str
-        JSON pointer to it in the request.
     read_as : tuple of str
         How names that may mean several things were read.
     """
@@ -80,13 +78,30 @@ class ResolvedPlacement:
     scaling_basis: Basis = field(init=False)
     #: Whether one replica is spread over several accelerators.
     is_split: bool = field(init=False)
-    #: Whether nothing but whole, unshared accelerators in data parallel has to be answered.
+    #: Whether it says what feeds its accelerators.
+    states_feeding: bool = field(init=False)
+    #: Whether they are parts, under a power limit or shared with other jobs.
+    is_slowed: bool = field(init=False)
+    #: Whether nothing but data parallel, of replicas with equal batches, has to be answered.
+    is_replicated: bool = field(init=False)
+    #: Whether it is that, of whole accelerators that nothing slows down.
     is_plain: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        # At once, since every answer asks for them: a cached property costs more than all five.
+        # At once, since every answer asks for them: a cached property costs more than all of them.
         plan, counts = self.fabric.plan, tuple([kind.count for kind in self.kinds])
         split = plan.tensor > 1 or plan.pipeline > 1 or plan.context > 1 or plan.expert > 1
+        asked, dealt = self.placement, plan.batch_split is not BatchSplit.EQUAL
+        feeding = (asked.cpu_cores, asked.storage_bytes_per_s, asked.storage_locality)
+        fed = feeding != (None, None, None)
+        slowed = (
+            bool(asked.shared_with)
+            or asked.power_limit_w is not None
+            or any([kind.part is not None for kind in self.kinds])
+        )
+        replicated = not (
+            split or fed or plan.replicate > 1 or plan.offload or (dealt and len(counts) > 1)
+        )
         vars(self).update(
             accelerators=tuple([kind.accelerator for kind in self.kinds]),
             counts=counts,
@@ -95,7 +110,10 @@ class ResolvedPlacement:
             if self.placement.host_count == 1
             else Basis.EXTRAPOLATED,
             is_split=split,
-            is_plain=not split and self._is_plain(),
+            states_feeding=fed,
+            is_slowed=slowed,
+            is_replicated=replicated,
+            is_plain=replicated and not slowed,
         )
 
     @property
@@ -117,19 +135,10 @@ class ResolvedPlacement:
                     f"{accelerator.tdp_w:g} W at most."
                 )
 
-    def _is_plain(self) -> bool:
-        placement = self.placement
-        return not (
-            placement.shared_with
-            or placement.power_limit_w is not None
-            or placement.cpu_cores is not None
-            or placement.storage_bytes_per_s is not None
-            or placement.storage_locality is not None
-            or self.fabric.plan.replicate > 1
-            or self.fabric.plan.offload
-            or any([kind.part is not None for kind in self.kinds])
-            or (len(self.kinds) > 1 and self.fabric.plan.batch_split is not BatchSplit.EQUAL)
-        )
+    @property
+    def fullest_host(self) -> int:
+        """Accelerators of the host that has most of them."""
+        return max(hosts.count for hosts in self.fabric.hosts)
 
     @cached_property
     def world_costs(self) -> GroupCosts:
@@ -141,11 +150,6 @@ def resolve_placement(
     placement: Placement, catalog: Catalog, *, pointer: str = "/placement"
 ) -> ResolvedPlacement:
     """Look up the accelerators, parts and links of a placement.
-
-    Parameters
-    ----------
-    pointer : str
-        JSON pointer to it in the request.
 
     Raises
     ------

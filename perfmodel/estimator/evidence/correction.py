@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.estimator.evidence.observed_job import ObservedJob
+from perfmodel.estimator.evidence.observed_job import ObservedJob, said_of_script, unobserved_script
 from perfmodel.estimator.evidence.observed_rows import step_cells
-from perfmodel.estimator.evidence.said_scripts import said_of_script, unobserved_script
 from perfmodel.estimator.evidence.strangers import SAID, Shift
 from perfmodel.estimator.placing.cells import Cells, Steps, interval
 from perfmodel.estimator.placing.columns import ReplicaColumns

@@ -1,15 +1,20 @@
-"""A job with all that was observed: of itself, and of others on the machines it is asked about."""
+"""A job with all that was observed: of itself, and of others on the machines it is asked about.
+
+Whether its caller says that it is a script says which population of jobs its observed steps come
+from, and where nothing was observed which of the two answers; it changes neither the graph nor
+whose observations count.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import NamedTuple, Self
 
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed_rows import OBSERVED_JOB, divided, weighed_steps
-from perfmodel.estimator.evidence.said_scripts import prior_of
 from perfmodel.estimator.evidence.strangers import Shift, Strangers
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
@@ -17,6 +22,10 @@ from perfmodel.estimator.placing.columns import machine_word
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_identity import job_family
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
+from perfmodel.placement.calibration.correcting.unobserved_script import (
+    UnobservedScript,
+    typical_script,
+)
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
@@ -169,3 +178,39 @@ def _weighed(
     machines = frozenset(steps.cells.machine.tolist())
     calibration = calibrate(steps, prior_of(prepared.job))
     return known._replace(calibration=calibration, machines=machines)
+
+
+def prior_of(job: Job) -> ResidualPrior:
+    """Return what is believed of a job's residual before it is observed.
+
+    Of one that says nothing the two populations compete: what was observed decides.
+    """
+    if job.script is None:
+        return fitted_prior()
+    return _of_scripts().prior if job.script else _of_bare_steps()
+
+
+def unobserved_script(job: Job) -> UnobservedScript | None:
+    """Return what lengthens the unobserved steps of a script; None for all other jobs."""
+    return _of_scripts() if job.script else None
+
+
+def said_of_script(script: UnobservedScript, machine: str) -> str:
+    """Say what the longer step on a machine rests on."""
+    jobs = script.gap.jobs.get(machine, 0)
+    there = f"those of {jobs} published jobs on {machine}" if jobs else "those of published jobs"
+    where = "" if jobs else f"; none of them ran on {machine}"
+    return (
+        "Nothing was observed of the job, which is said to be a script: its step is taken to be as "
+        f"much longer than predicted as {there} are{where}."
+    )
+
+
+@cache
+def _of_scripts() -> UnobservedScript:
+    return typical_script()
+
+
+@cache
+def _of_bare_steps() -> ResidualPrior:
+    return fitted_prior().of_bare_steps

@@ -73,8 +73,6 @@ def weighed_cells(core: Core, job: Job, seen: Observation, word: str, pointer: s
         Its batch is that of the observation, whatever it says.
     word : str
         For the job; rows of equal words share a residual.
-    pointer : str
-        JSON pointer to the observation.
 
     Raises
     ------

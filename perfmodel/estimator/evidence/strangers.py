@@ -33,7 +33,7 @@ from perfmodel.feedback.agreement import Level, agreements
 from perfmodel.graph.job_identity import job_family
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
-from perfmodel.placement.calibration.observed_steps import ObservedSteps
+from perfmodel.placement.calibration.observed_steps import ObservedSteps, known_median
 from perfmodel.placement.job_types.job_type_cells import has_accelerators
 
 logger = logging.getLogger(__name__)
@@ -184,7 +184,7 @@ class Strangers:
         if not known:
             return None
         both = np.array(known)
-        return tuple(_median(both[:, part]) for part in (0, 1))  # type: ignore[return-value]
+        return tuple(known_median(both[:, part]) for part in (0, 1))  # type: ignore[return-value]
 
     def _off(self, seen: Observation) -> tuple[float, float] | None:
         """Return how much longer computing and communicating take in one step than predicted."""
@@ -273,7 +273,7 @@ def _voice(jobs: Sequence[tuple[float, float]]) -> tuple[float, float]:
     for part in zip(*jobs, strict=True):
         told = [one for one in part if not np.isnan(one)]
         share = len(told) / (len(told) + _OF_JOBS / _OF_MACHINES)
-        found.append(share * _median(np.array(told)) if told else float("nan"))
+        found.append(share * known_median(np.array(told)) if told else float("nan"))
     return found[0], found[1]
 
 
@@ -288,8 +288,3 @@ def _off(seen: ObservedSteps) -> tuple[float, float]:
     alone_s = max(step - sync, 0.05 * step)
     predicted_s = parts.step_time_s - exposed_s
     return float(np.log(alone_s / predicted_s)), float(np.log(sync / exposed_s))
-
-
-def _median(values: np.ndarray) -> float:
-    known = values[~np.isnan(values)]
-    return float(np.median(known)) if len(known) else float("nan")

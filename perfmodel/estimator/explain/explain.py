@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol, runtime_checkable
+
+import numpy as np
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
@@ -14,7 +16,6 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.explain.explanation import Contribution, Explanation, Roofline
-from perfmodel.estimator.explain.kernel_nodes import with_kernels
 from perfmodel.estimator.explain.nearest import near_observations, near_points
 from perfmodel.estimator.explain.operator_shares import StepShares
 from perfmodel.estimator.explain.placement_stages import placed_chain
@@ -24,11 +25,21 @@ from perfmodel.estimator.single.analytical import explain_roofline
 from perfmodel.estimator.single.emulation import emulation
 from perfmodel.estimator.single.engine import engine_roofline_s, has_engine_law
 from perfmodel.estimator.tables.estimates import answer_cell
+from perfmodel.features.arrays import FloatArray
 from perfmodel.features.roofline import device_share
+from perfmodel.features.steps.sketch import step_sketch
+from perfmodel.features.steps.step_table import FUSING
 from perfmodel.graph.workload import Workload
 from perfmodel.lru import LruCache
-from perfmodel.predictors.explanation import Accelerators, MeasuredPoint, Stage, StepExplanation
+from perfmodel.predictors.explanation import (
+    Accelerators,
+    MeasuredPoint,
+    NodeParts,
+    Stage,
+    StepExplanation,
+)
 from perfmodel.predictors.kernels.kernel_times import KernelModel
+from perfmodel.predictors.kernels.step_kernels import step_kernels
 
 #: Where the chain of a tuned engine begins.
 ENGINE_ROOFLINE = "roofline of the engine"
@@ -234,3 +245,23 @@ def _up_to(stages: Sequence[Stage], predicted_s: float, last: str | None) -> lis
         return [*stages, Stage(name=last, time_s=predicted_s)]
     # The same sum over a batch of other sizes differs in the last digits.
     return [*stages[:-1], Stage(name=stages[-1].name, time_s=predicted_s)]
+
+
+def with_kernels(workload: Workload, nodes: NodeParts, model: KernelModel) -> NodeParts:
+    """Return parts of nodes in which learned kernels stand for the work.
+
+    What a compiler fuses runs no kernels of its own: those steps stay as they are. So do nodes
+    whose kernels were not learned on several devices of the maker.
+    """
+    if workload.compiler in FUSING:
+        return nodes
+    sketch, spec = step_sketch(workload.graph), workload.accelerator
+    found = step_kernels(model, sketch, spec, spec.computed_as(workload.precision))
+    row = sketch.class_of_node
+
+    def each(of_row: FloatArray) -> FloatArray:
+        return np.append(of_row, 0.0)[row]
+
+    learned = each(found.carries_over.astype(np.float64)) > 0
+    work_s = np.where(learned, each(found.time_s), nodes.work_s)
+    return replace(nodes, work_s=work_s, by_kernels=learned)

@@ -10,6 +10,7 @@ from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cells
 from perfmodel.estimator.placing.placed import CAPTURED
+from perfmodel.estimator.placing.slowdowns import Slowdown
 from perfmodel.placement.step_parts import StepNumbers
 from perfmodel.predictors.explanation import Stage
 
@@ -48,14 +49,15 @@ def placed_chain(cell: Cells, observed: ObservedJob | None = None) -> PlacedChai
     """
     (prepared,), (placement,) = cell.jobs, cell.placements
     single = [cell.predictions[0][spec.name] for spec in placement.accelerators]
-    placed = CAPTURED.steps(cell)
-    alone = [one.time_s * slow.factor for one, slow in zip(single, placed.slowdowns, strict=True)]
+    placed = CAPTURED.step(cell)
+    slowdowns = placed.slowdowns or [Slowdown()] * len(single)
+    alone = [one.time_s * slow.factor for one, slow in zip(single, slowdowns, strict=True)]
     kind = alone.index(max(alone))
     single_s, stages = single[kind].time_s, list[Stage]()
-    for name, factor in placed.slowdowns[kind].factors:
+    for name, factor in slowdowns[kind].factors:
         single_s *= factor
         stages.append(Stage(name=name, time_s=single_s))
-    parts = placed.parts.at((0, 0))
+    parts = placed.parts
     stages += _scaled(placement, prepared, parts)
     if observed is not None or prepared.job.script:
         seen = _what_was_seen(prepared, observed)

@@ -42,8 +42,6 @@ class JobTypeLevels:
 
     Parameters
     ----------
-    job : Job
-        The one that is asked about.
     table : JobTypeTable
         Of it and of other job types.
     """

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
-from perfmodel.estimator.placing.feeding import fullest_host, stall_s, states_feeding
+from perfmodel.estimator.placing.feeding import stall_s
 from perfmodel.estimator.placing.slowdowns import Neighbours, slowdown_on
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_identity import own_batch, type_label
@@ -117,13 +117,13 @@ def _load(job: Job, kind: Kind, compute_s: float, device_share: float) -> JobLoa
 
 
 def _fed(job: Job, placement: ResolvedPlacement, step_s: float) -> tuple[float, tuple[str, ...]]:
-    if not states_feeding(placement):
+    if not placement.states_feeding:
         return 0.0, ()
     stated = job.input or {}
     if not {"stored_bytes", "cpu_s"} <= stated.keys():
         return 0.0, (NOT_FED_WARNING,)
     sample = SampleCost(**{name: float(value) for name, value in stated.items()})
-    loaded = own_batch(job) * job.accumulation_steps * float(fullest_host(placement))
+    loaded = own_batch(job) * job.accumulation_steps * float(placement.fullest_host)
     waits_s = stall_s(placement, sample, np.array([loaded]), np.array([step_s]))
     return float(waits_s[0]), ()
 

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.jobs.captured_step import CapturedStep
-from perfmodel.estimator.jobs.plan_engine_jobs import has_plan_engine
-from perfmodel.features.node_work import node_work
+from perfmodel.features.roofline import node_work
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_identity import job_family
 from perfmodel.graph.workload import Workload
@@ -18,7 +17,7 @@ from perfmodel.placement.data_parallel.data_parallel_constants import fitted_con
 from perfmodel.placement.feeding.input_samples import collate_s
 from perfmodel.placement.memory.memory_profile import MemoryProfile, memory_profile
 from perfmodel.placement.transformers.transformer_jobs import transformer_shape
-from perfmodel.types import Mode
+from perfmodel.types import Mode, Precision
 
 T = TypeVar("T")
 
@@ -162,3 +161,28 @@ ONE_TOKEN_WARNING = (
     "sequence_length 1 is answered as a text of one token: no keys and values of tokens before it "
     "are read, as in writing text. Ask for zoo/gpt2-decode where such a step is meant."
 )
+
+
+_DECODERS = ("zoo/mpt", "zoo/megatron-gpt", "zoo/gpt", "zoo/opt")
+_DECODER_TYPES = frozenset(
+    (
+        "gpt2", "opt", "gpt_neox", "llama", "mistral", "mixtral", "qwen2", "qwen3", "mpt", "gemma",
+        "qwen3_moe", "gpt_oss", "deepseek_v3", "nemotron",
+    )
+)  # fmt: skip
+
+
+def has_plan_engine(job: Job) -> bool:
+    """Tell whether the equations for plans, fitted on language models, answer for a job.
+
+    They were fitted on causal language models trained in 16 bits, all their parameters; the name or
+    config says so.
+    """
+    if job.mode is not Mode.TRAINING or not job.trains_all:
+        return False
+    if job.arithmetic in (Precision.FP32, Precision.TF32):
+        return False
+    if (job.model or "").startswith(_DECODERS):
+        return transformer_shape(job) is not None
+    kind = str((job.hf_config or {}).get("model_type", ""))
+    return kind in _DECODER_TYPES and transformer_shape(job) is not None

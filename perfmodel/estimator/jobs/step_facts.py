@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.features.node_work import NodeWork, keep_node_work, node_work
+from perfmodel.features.roofline import NodeWork, keep_node_work, node_work
 from perfmodel.features.steps.sketch import StepSketch, keep_sketch, step_sketch
 from perfmodel.graph.canonical import is_readable
 from perfmodel.graph.cost import cost_table

@@ -43,7 +43,7 @@ class Steps:
     neighbour_bytes : float
         Of a single cell: memory that they hold of an accelerator, as far as it is known.
     slowdowns : tuple of Slowdown
-        Of a single cell, of each kind of accelerator.
+        Of a single cell, of each kind of accelerator; may be empty where nothing slows it down.
     said : mapping of (int, int) to tuple of str
         What was said of single cells of many, by their place.
     efficiency : ndarray or None

@@ -8,13 +8,6 @@ from perfmodel.placement.feeding.input_pipeline import InputPipeline, input_stal
 from perfmodel.placement.feeding.input_samples import SampleCost
 
 
-def states_feeding(placement: ResolvedPlacement) -> bool:
-    """Tell whether a placement says what feeds its accelerators."""
-    asked = placement.placement
-    where = (asked.cpu_cores, asked.storage_bytes_per_s, asked.storage_locality)
-    return any(fact is not None for fact in where)
-
-
 def stall_s(
     placement: ResolvedPlacement, sample: SampleCost, samples: FloatArray, step_s: FloatArray
 ) -> FloatArray:
@@ -36,8 +29,3 @@ def stall_s(
         locality=asked.storage_locality,
     )
     return input_stall(pipeline, samples, step_s)
-
-
-def fullest_host(placement: ResolvedPlacement) -> int:
-    """Return the accelerators of the host that has most of them."""
-    return max(hosts.count for hosts in placement.fabric.hosts)

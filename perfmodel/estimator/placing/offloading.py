@@ -9,7 +9,6 @@ import numpy as np
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.feeding import fullest_host
 from perfmodel.estimator.single.plan_engine import transformer_training
 from perfmodel.placement.memory.memory import activation_share, memory_plan
 from perfmodel.placement.memory.memory_parts import memory_parts
@@ -77,10 +76,7 @@ def offloaded(prepared: PreparedJob, placement: ResolvedPlacement, parts: StepPa
 
 def offload_warnings(placement: ResolvedPlacement) -> tuple[str, ...]:
     """Say what of a step lies in the memory of the host."""
-    offload = placement.fabric.plan.offload
-    if not offload:
-        return ()
-    named = " and ".join(_SAID[one] for one in offload)
+    named = " and ".join(_SAID[one] for one in placement.fabric.plan.offload)
     return (OFFLOAD_WARNING.format(f"{named[0].upper()}{named[1:]}"),)
 
 
@@ -108,7 +104,7 @@ def _traffic(prepared: PreparedJob, placement: ResolvedPlacement) -> HostTraffic
         gradient_bytes=trained if updates else 0.0,
         activation_bytes=gone * activations / _in_flight(plan, job.accumulation_steps),
         returned_bytes=trained if updates and not stay else 0.0,
-        updated=fullest_host(placement) * trained / number_bytes if updates else 0.0,
+        updated=placement.fullest_host * trained / number_bytes if updates else 0.0,
     )
 
 

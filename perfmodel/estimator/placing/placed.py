@@ -17,11 +17,11 @@ from perfmodel.estimator.placing.cells import (
     interval,
     whole_half_width,
 )
-from perfmodel.estimator.placing.feeding import fullest_host, stall_s, states_feeding
+from perfmodel.estimator.placing.feeding import stall_s
 from perfmodel.estimator.placing.offloading import HALF_WIDTH, offload_warnings, offloaded
 from perfmodel.estimator.placing.replicas import (
     half_width,
-    is_plain,
+    is_replicated,
     plain_step,
     replica_parts,
     replicated_steps,
@@ -57,8 +57,8 @@ _OF_A_PLAN = 0.18
 class CapturedSource:
     """Steps of captured jobs.
 
-    One cell of plain replicas is answered on numbers, many in columns and all else by itself; the
-    law is the same.
+    One cell of replicas is answered on numbers, many in columns and all else by itself; the law is
+    the same.
     """
 
     def steps(self, cells: Cells) -> Steps:
@@ -72,14 +72,28 @@ class CapturedSource:
         """
         if cells.columns is not None:
             return replicated_steps(cells.jobs, cells.predictions, cells.columns)
-        return Steps.row([_placed(cells, cells.jobs[0], cells.placements[0])])
+        return Steps.row([self.step(cells)])
 
     def step(self, cell: Cells) -> CellStep:
         """Return the step of a single cell; as :meth:`steps`."""
         (prepared,), (placement,) = cell.jobs, cell.placements
-        if is_plain(prepared, placement):
-            return plain_step(prepared, placement, list(cell.predictions[0].values()))
-        return _placed(cell, prepared, placement)
+        if not is_replicated(prepared, placement):
+            return placed_step(cell)
+        predictions = list(cell.predictions[0].values())
+        if not placement.is_slowed:
+            return plain_step(prepared, placement, predictions)
+        (neighbours,) = cell.neighbours
+        slow = _slowdowns(prepared, placement, predictions, neighbours)
+        step = plain_step(prepared, placement, predictions, slow)
+        if not neighbours:
+            return step
+        beside_it = _shared(prepared, placement, predictions, neighbours)
+        return replace(
+            step,
+            warnings=beside_it.warnings,
+            neighbours=beside_it.neighbours,
+            neighbour_bytes=beside_it.bytes,
+        )
 
 
 CAPTURED = CapturedSource()
@@ -106,8 +120,10 @@ class _Levels:
     warnings: tuple[str, ...] = ()
 
 
-def _placed(cells: Cells, prepared: PreparedJob, placement: ResolvedPlacement) -> CellStep:
-    predictions, (neighbours,) = list(cells.predictions[0].values()), cells.neighbours
+def placed_step(cell: Cells) -> CellStep:
+    """Return the step of a single cell, whatever its placement says."""
+    (prepared,), (placement,), (neighbours,) = cell.jobs, cell.placements, cell.neighbours
+    predictions = list(cell.predictions[0].values())
     slow = _slowdowns(prepared, placement, predictions, neighbours)
     times = [
         np.array([p.time_s, p.low_s, p.high_s]) * s.factor
@@ -117,8 +133,10 @@ def _placed(cells: Cells, prepared: PreparedJob, placement: ResolvedPlacement) -
         found = _split(prepared, placement, times)
     else:
         found = _several(prepared, placement, times)
+    said = split_warnings(prepared, placement) if placement.is_split else ()
     if placement.fabric.plan.offload:
         found = _offloaded(prepared, placement, found)
+        said += offload_warnings(placement)
     wide = math.hypot(found.half_width, max(s.half_width for s in slow))
     basis = weakest([found.basis, *(s.basis for s in slow)])
     beside_it = _shared(prepared, placement, predictions, neighbours)
@@ -135,11 +153,7 @@ def _placed(cells: Cells, prepared: PreparedJob, placement: ResolvedPlacement) -
         high=float(high),
         half_width=float(whole_half_width(at_low, at_high, found.half_width)),
         basis=weakest([*(p.basis for p in predictions), found.basis]) or Basis.DEFAULT,
-        warnings=(
-            *found.warnings,
-            *split_warnings(prepared, placement),
-            *offload_warnings(placement),
-        ),
+        warnings=(*found.warnings, *said),
         neighbours=beside_it.neighbours,
         neighbour_bytes=beside_it.bytes,
         slowdowns=tuple(slow),
@@ -284,11 +298,11 @@ def _offloaded(prepared: PreparedJob, placement: ResolvedPlacement, placed: _Lev
 
 def _fed(prepared: PreparedJob, placement: ResolvedPlacement, placed: _Levels) -> _Levels:
     """Add what the step waits for its data."""
-    if not states_feeding(placement):
+    if not placement.states_feeding:
         return placed
     plan = placement.fabric.plan
     ranks = plan.tensor * plan.pipeline * plan.context
-    samples = prepared.samples * max(1.0, fullest_host(placement) / ranks)
+    samples = prepared.samples * max(1.0, placement.fullest_host / ranks)
     # As taken, and at the low and at the high end of what loading may take: a sample that takes
     # twice as long is two.
     is_stated = {"stored_bytes", "cpu_s"} <= (prepared.job.input or {}).keys()

@@ -24,6 +24,7 @@ from perfmodel.estimator.placing.cells import (
     whole_half_width,
 )
 from perfmodel.estimator.placing.columns import ReplicaColumns
+from perfmodel.estimator.placing.slowdowns import Slowdown
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.data_parallel.data_parallel import Sharding, data_parallel_parts
 from perfmodel.placement.data_parallel.gathered_pass import gathered_pass_parts
@@ -210,28 +211,39 @@ def sharing_of(
     )
 
 
-def is_plain(prepared: PreparedJob, placement: ResolvedPlacement) -> bool:
+def is_replicated(prepared: PreparedJob, placement: ResolvedPlacement) -> bool:
     """Tell whether :func:`plain_step` answers for a job on a placement."""
-    if placement.count == 1 or not placement.is_plain:
-        return placement.is_plain
+    if placement.count == 1 or not placement.is_replicated:
+        return placement.is_replicated
     # Parameters that are gathered in inference are asked about too rarely for a form of their own.
     gathered = prepared.job.mode is Mode.INFERENCE and placement.fabric.plan.zero_stage == 3
     return prepared.is_usual and not gathered
 
 
 def plain_step(
-    prepared: PreparedJob, placement: ResolvedPlacement, predictions: Sequence[Prediction]
+    prepared: PreparedJob,
+    placement: ResolvedPlacement,
+    predictions: Sequence[Prediction],
+    slow: Sequence[Slowdown] = (),
 ) -> CellStep:
-    """Return the step of a job on a placement that :func:`is_plain`.
+    """Return the step of a job on a placement that :func:`is_replicated`.
 
     Parameters
     ----------
     predictions : sequence of Prediction
         On one accelerator of each kind of the placement, in order.
+    slow : sequence of Slowdown
+        What slows each of them down; empty where nothing does.
     """
     times = [p.time_s for p in predictions]
     lows, highs = [p.low_s for p in predictions], [p.high_s for p in predictions]
-    samples, wide = prepared.samples, 0.0
+    samples, wide, rungs = prepared.samples, 0.0, [RUNG[p.basis] for p in predictions]
+    if slow:
+        times, lows, highs = (
+            [time * one.factor for time, one in zip(each, slow, strict=True)]
+            for each in (times, lows, highs)
+        )
+        rungs += [RUNG[one.basis] for one in slow if one.basis is not None]
     if prepared.job.mode is Mode.TRAINING:
         step, at_low_s, at_high_s = _steps(prepared, placement, max(times), max(lows), max(highs))
         all_samples, step_time_s = placement.count * samples, step.step_time_s
@@ -249,13 +261,15 @@ def plain_step(
             )
             for each in (times, lows, highs)
         )
-    rung = max([RUNG[p.basis] for p in predictions])
     if placement.count > 1:
-        rung = max(rung, RUNG[placement.scaling_basis])
+        rungs.append(RUNG[placement.scaling_basis])
+    if slow:
+        wide = math.hypot(wide, max([one.half_width for one in slow]))
     low, high = _interval(rate, at_low, at_high, wide)
     return CellStep(
         parts=step, step_time_s=step.step_time_s, samples_per_second=rate, low=low, high=high,
-        half_width=math.hypot(math.log(at_low / at_high) / 2, wide), basis=LADDER[rung],
+        half_width=math.hypot(math.log(at_low / at_high) / 2, wide), basis=LADDER[max(rungs)],
+        slowdowns=tuple(slow),
     )  # fmt: skip
 
 

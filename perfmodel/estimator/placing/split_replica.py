@@ -64,11 +64,8 @@ def split_parts(
 
 
 def split_warnings(prepared: PreparedJob, placement: ResolvedPlacement) -> tuple[str, ...]:
-    """Return what a plan asks for and no library would do, or no equation knows."""
-    plan = placement.fabric.plan
-    if not placement.is_split:
-        return ()
-    said = []
+    """Return what a plan that splits asks for and no library would do, or no equation knows."""
+    plan, said = placement.fabric.plan, []
     training = transformer_training(prepared) if plan.tensor > 1 else None
     if training is not None and training.shape.heads % plan.tensor:
         said.append(UNEVEN_HEADS_WARNING.format(training.shape.heads, plan.tensor))

@@ -3,17 +3,115 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.kernels.loading import load_kernels
 from perfmodel.estimator.single.loading import load_model
-from perfmodel.estimator.single.operators_alone import OperatorCall, predict_operators
+from perfmodel.estimator.single.step_model import StepModel
+from perfmodel.features.steps.sketch import step_sketch
+from perfmodel.features.steps.step import Step
+from perfmodel.graph.ir import Graph
+from perfmodel.graph.workload import Workload
+from perfmodel.predictors.kernels.kernel_times import KernelModel
+from perfmodel.predictors.kernels.step_kernels import step_kernels
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.traces.analysis.explanation import TraceExplanation
 from perfmodel.traces.analysis.operator_work import PricedOperator
 from perfmodel.traces.analysis.timeline import DeviceTime
+from perfmodel.types import Basis, Mode, Precision
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorCall:
+    """One call of an operator.
+
+    Parameters
+    ----------
+    graph : Graph
+        Of the call alone.
+    """
+
+    graph: Graph
+    precision: Precision
+
+
+def predict_operators(
+    model: StepModel,
+    calls: Sequence[OperatorCall],
+    device: AcceleratorSpec,
+    kernels: KernelModel | None = None,
+) -> list[Prediction]:
+    """Return the device time of each call.
+
+    Parameters
+    ----------
+    model : StepModel
+        One without a joint predictor answers each call as a whole step, overhead included.
+    kernels : KernelModel or None
+        Answers instead of it for what it has learned on several devices of the maker.
+    """
+    found = _by_model(model, calls, device)
+    if kernels is None:
+        return found
+    return [
+        _by_kernels(kernels, call, device, otherwise)
+        for call, otherwise in zip(calls, found, strict=True)
+    ]
+
+
+def _by_kernels(
+    model: KernelModel, call: OperatorCall, device: AcceleratorSpec, otherwise: Prediction
+) -> Prediction:
+    sketch = step_sketch(call.graph)
+    found = step_kernels(model, sketch, device, device.computed_as(call.precision))
+    works = found.time_s > 0
+    if not works.any() or not found.carries_over[works].all():
+        return otherwise
+    time_s, low_s, high_s = (
+        float(each @ sketch.count) for each in (found.time_s, found.low_s, found.high_s)
+    )
+    return replace(
+        otherwise, time_s=time_s, low_s=low_s, high_s=high_s, basis=Basis.EXTRAPOLATED,
+        out_of_distribution=False, nearest=(), model_version=model.version, warnings=(),
+    )  # fmt: skip
+
+
+def _by_model(
+    model: StepModel, calls: Sequence[OperatorCall], device: AcceleratorSpec
+) -> list[Prediction]:
+    from perfmodel.predictors.serving.serving import ServingModel
+
+    joint = model.joint if isinstance(model, ServingModel) else None
+    if joint is not None and calls:
+        return joint.predict([_alone(call, device) for call in calls])
+    return list(
+        model.predict(
+            [
+                Workload(
+                    graph=call.graph,
+                    accelerator=device,
+                    mode=Mode.INFERENCE,
+                    batch_size=1,
+                    precision=device.computed_as(call.precision),
+                )
+                for call in calls
+            ]
+        )
+    )
+
+
+def _alone(call: OperatorCall, device: AcceleratorSpec) -> Step:
+    return Step(
+        sketch=step_sketch(call.graph),
+        accelerator=device,
+        mode=Mode.INFERENCE,
+        batch_size=1,
+        precision=device.computed_as(call.precision),
+        alone=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,18 @@
-"""Language models on one accelerator: predictions weighed against the equations for plans."""
+"""Language models on one accelerator: predictions weighed against the equations for plans.
+
+Memory traffic of a captured step that the equations of language models know nothing of.
+
+The equations were fitted on models whose point-wise work is written in few kernels (MPT, GPT of
+Megatron). A step whose activations, norms or rotations are written as many operators moves more,
+and where each operator is a kernel of its own, that waits for the memory::
+
+    excess = max(0, point-wise traffic of the graph - (a r l h + b r V + c P)) / bandwidth
+
+for r tokens, l layers of width h, V words and P parameters. What the fitted models move was counted
+in their captured steps (MPT of 125 million to 7 billion parameters, 16 bits mixed, AdamW), not
+measured: per token, layer and feature a = 189 bytes, a third more where activations are computed
+again; per token and word b = 42; per parameter, which is cast, c = 14.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +25,9 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.jobs.repeated_batches import captured_batches
-from perfmodel.estimator.single.unfused_traffic import unfused_s
+from perfmodel.features.nodes import OP_CLASSES
+from perfmodel.features.steps.sketch import step_sketch
+from perfmodel.graph.cost.base import OpClass
 from perfmodel.graph.job import Job
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.fabric.fabric import Fabric
@@ -19,6 +35,7 @@ from perfmodel.placement.plan_steps.plan_constants import Stack
 from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice, plan_answer
 from perfmodel.placement.topology.topology import Node, Placement, Plan
 from perfmodel.placement.transformers.transformer_graph import graph_shape
+from perfmodel.placement.transformers.transformer_shape import TransformerShape
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import Basis, Compiler, Precision
 
@@ -70,7 +87,7 @@ def single_with_plan_engine(
     Parameters
     ----------
     prepared : PreparedJob
-        One of :func:`~perfmodel.estimator.jobs.plan_engine_jobs.has_plan_engine`.
+        One of :func:`~perfmodel.estimator.jobs.prepared_job.has_plan_engine`.
     prediction : Prediction
         Of the step on it.
     """
@@ -127,3 +144,34 @@ NO_GPU_WARNING = (
     "No step on {0} was measured here: the equations for language models answer, fitted on "
     "published training of them on other accelerators."
 )
+
+
+#: Classes of operators whose traffic the equations count themselves, or that move nothing.
+_COUNTED = (OpClass.MATMUL, OpClass.ATTENTION, OpClass.OPTIMIZER, OpClass.VIEW)
+_POINTWISE = np.array([one not in _COUNTED for one in OP_CLASSES])
+
+_LAYER_BYTES, _WORD_BYTES, _PARAMETER_BYTES = 189.0, 42.0, 14.0
+_RECOMPUTED = 4 / 3
+
+
+def unfused_s(prepared: PreparedJob, shape: TransformerShape, spec: AcceleratorSpec) -> float:
+    """Return the least time of what a step moves besides the fitted models, seconds.
+
+    Parameters
+    ----------
+    prepared : PreparedJob
+        A training job whose operators run one by one.
+    shape : TransformerShape
+        The transformer that it trains.
+    """
+    sketch = step_sketch(prepared.step.graph)
+    traffic = float((sketch.traffic_bytes * sketch.count)[_POINTWISE[sketch.op_class]].sum())
+    tokens = prepared.captured_samples * shape.sequence_length
+    again = _RECOMPUTED if prepared.job.activation_checkpointing else 1.0
+    fitted = (
+        again * _LAYER_BYTES * tokens * shape.layers * shape.hidden_size
+        + _WORD_BYTES * tokens * shape.vocabulary
+        + _PARAMETER_BYTES * shape.parameter_count
+    )
+    excess = max(traffic - fitted, 0.0)
+    return prepared.step.time_factor * excess / spec.bandwidth_bytes_per_s

@@ -16,11 +16,6 @@ from perfmodel.predictors.prediction import Prediction
 def revised(prepared: PreparedJob, spec: AcceleratorSpec, prediction: Prediction) -> Prediction:
     """Return the prediction of a whole step: all its micro-batches, and what a model cannot know.
 
-    Parameters
-    ----------
-    prediction : Prediction
-        Of the captured graph.
-
     Raises
     ------
     ArithmeticError

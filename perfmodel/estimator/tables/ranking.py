@@ -79,8 +79,6 @@ class Ranked:
         Of the placement in the question.
     score : float
         By what was ranked.
-    batch : BestBatch or None
-        The batch that the goodput belongs to.
     left_out : str
         Why it is not among the ranked; empty for those.
     """
@@ -104,8 +102,6 @@ class Ranking:
         What breaks a constraint, with the reason.
     errors : mapping of int to PerfModelError
         What cannot be answered, by position.
-    model_version : str or None
-        The one version that all answers rest on.
     warnings : tuple of str
         Of the whole; those of a placement are in its estimate.
     """

@@ -73,8 +73,6 @@ class StepSketch:
 
     Parameters
     ----------
-    content_hash : str
-        That of the graph.
     ops : tuple of str
         Operator name of each row.
     static : ndarray of float32, shape (rows, len(STATIC_COLUMNS))
@@ -312,11 +310,6 @@ def architecture_key(sketch: StepSketch, batch_size: int) -> str:
 
     It is made of the contractions of the forward pass, by class and FLOPs per sample, so that
     it needs no name: an uploaded graph is recognised too.
-
-    Parameters
-    ----------
-    batch_size : int
-        Samples of the step.
 
     Returns
     -------

@@ -101,8 +101,6 @@ class StepTable:
         Seconds that a unit of that work costs.
     settings : ndarray of float32, shape (steps, len(SETTING_COLUMNS))
     facts : ndarray of float32, shape (steps, len(DEVICE_FACTS))
-    devices : tuple of str
-        Accelerator of each step.
     """
 
     sketches: tuple[StepSketch, ...]

@@ -40,8 +40,6 @@ class RuledGraph:
         Each kind once.
     tensors : sequence of int
         Kind of each tensor.
-    storages : sequence of int
-        Storage of each tensor.
     calls : sequence of int
         Kind of each node.
     inputs, outputs : sequence of tuple of int

@@ -25,8 +25,6 @@ class HubModel:
 
     Parameters
     ----------
-    name : str
-        As its hub has it.
     parameters : int
         Tied tables count once.
     config : mapping

@@ -50,8 +50,6 @@ class LowRankAdapter:
     target_modules : tuple of str or str
         Names, each of which a module is called or its path ends in; or a regular expression for
         whole paths, or :data:`ALL_LINEAR`.
-    modules_to_save : tuple of str
-        Modules that are trained as they are.
     dropout : float
         Share of what goes into A that is dropped, in [0, 1).
     bias : str

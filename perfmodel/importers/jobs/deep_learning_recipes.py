@@ -33,8 +33,6 @@ class Recipe:
         Whether mixed precision runs channels-last.
     software : mapping of str to str
         What it runs beside that of the container.
-    modes : tuple of Mode
-        What is understood of it.
     """
 
     name: str

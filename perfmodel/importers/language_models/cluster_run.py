@@ -48,8 +48,6 @@ class ClusterRun:
         Fields of a job that name the model.
     name : str
         Of the model, for people.
-    accelerators : int
-        In all.
     global_batch, micro_batch : int
         Sequences of a step; of a replica and micro-batch.
     tokens_per_s : float
@@ -60,8 +58,6 @@ class ClusterRun:
         ``"none"``, ``"attention"`` or ``"full"``.
     token_flops : float or None
         FLOP that the source counts for a token, forward and backward.
-    settings : mapping of str to str
-        What else it says.
     """
 
     model: Mapping[str, Any]

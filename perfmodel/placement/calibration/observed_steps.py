@@ -92,13 +92,13 @@ class ObservedSteps(Columns):
         for row in rows:
             by[str(self.reporter[row])].append(row)
         heard = [by[""]] if "" in by else list(by.values())
-        steps = [_median(np.log(self.step_time_s[some])) for some in heard]
-        step = float(np.exp(_median(np.array(steps))))
-        shares = [_median(self.sync_time_s[some] / self.step_time_s[some]) for some in heard]
-        share = _median(np.array(shares))
+        steps = [known_median(np.log(self.step_time_s[some])) for some in heard]
+        step = float(np.exp(known_median(np.array(steps))))
+        shares = [known_median(self.sync_time_s[some] / self.step_time_s[some]) for some in heard]
+        share = known_median(np.array(shares))
         every = np.concatenate(heard)
-        apart = _median(np.abs(np.log(self.step_time_s[every] / step)))
-        scatter = max(_SD_OF_DEVIATION * apart, _median(self.scatter[every]))
+        apart = known_median(np.abs(np.log(self.step_time_s[every] / step)))
+        scatter = max(_SD_OF_DEVIATION * apart, known_median(self.scatter[every]))
         return step, share * step, float(self.repeats[every].sum()), scatter
 
     @classmethod
@@ -225,7 +225,7 @@ def same_cells(here: StepCells, observed: StepCells) -> npt.NDArray[np.bool_]:
     return np.asarray(asked[:, None] == codes)
 
 
-def _median(values: FloatArray) -> float:
+def known_median(values: FloatArray) -> float:
     """Return the median of what is known of some values; NaN where nothing is."""
     known = values[~np.isnan(values)]
     return float(np.median(known)) if len(known) else float("nan")

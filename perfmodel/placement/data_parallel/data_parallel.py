@@ -33,13 +33,17 @@ import numpy.typing as npt
 
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.features.arrays import FloatArray
-from perfmodel.placement.data_parallel.bucket_times import BucketTimes
 from perfmodel.placement.data_parallel.data_parallel_constants import (
     DataParallelConstants,
     fitted_constants,
 )
-from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets, gradient_buckets
-from perfmodel.placement.data_parallel.replica_streams import Streams, replicated_streams
+from perfmodel.placement.data_parallel.gradient_buckets import (
+    BucketTimes,
+    GradientBuckets,
+    Streams,
+    gradient_buckets,
+    replicated_streams,
+)
 from perfmodel.placement.data_parallel.sharded_step import sharded_streams
 from perfmodel.placement.data_parallel.step_profile import StepProfile
 from perfmodel.placement.fabric.groups import CommGroups

@@ -16,12 +16,15 @@ from dataclasses import replace
 import numpy as np
 
 from perfmodel.features.arrays import FloatArray
-from perfmodel.placement.data_parallel.bucket_times import BucketTimes
 from perfmodel.placement.data_parallel.data_parallel_constants import (
     DataParallelConstants,
     fitted_constants,
 )
-from perfmodel.placement.data_parallel.gradient_buckets import BUCKET_BYTES, GradientBuckets
+from perfmodel.placement.data_parallel.gradient_buckets import (
+    BUCKET_BYTES,
+    BucketTimes,
+    GradientBuckets,
+)
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.step_parts import StepParts
 

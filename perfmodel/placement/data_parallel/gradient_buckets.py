@@ -1,4 +1,4 @@
-"""Gradients cut into buckets, as columns over jobs.
+"""Gradients cut into buckets, their collectives, and when the last is done; columns over jobs.
 
 Frameworks reduce gradients in buckets: a small first one, so that communication starts early,
 then larger ones (1 MiB and 25 MiB in PyTorch). A piece that is larger than a bucket has one of
@@ -9,12 +9,16 @@ whose buckets count as equal and as becoming ready one after the other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from perfmodel.features.arrays import FloatArray
+from perfmodel.placement.collectives.collective_constants import Collective
+from perfmodel.placement.collectives.collectives import collective_time_s
 from perfmodel.placement.data_parallel.step_profile import StepProfile
+from perfmodel.placement.fabric.groups import CommGroups
+from perfmodel.placement.topology.links import LinkClass
 
 FIRST_BUCKET_BYTES = 2.0**20
 BUCKET_BYTES = 25 * 2.0**20
@@ -80,8 +84,6 @@ def gradient_buckets(
         One profile is one job.
     bucket_bytes : float
         Size from which on a bucket is closed; the first one is smaller.
-    most_groups : int
-        Groups of a job, at most.
     """
     jobs = (profiles,) if isinstance(profiles, StepProfile) else tuple(profiles)
     cut = [_cut(job, bucket_bytes, most_groups) for job in jobs]
@@ -125,3 +127,165 @@ def _cut(
     count = np.bincount(group).astype(np.float64)
     last = np.searchsorted(of_piece, np.arange(len(total)), side="right") - 1
     return profile.gradient_ready[last], count, total / count
+
+
+class BucketTimes:
+    """Collectives of cells, on one bucket of each group.
+
+    By itself a collective takes t, of which the ranks of the fullest host would take u alone.
+    Inside a step those levels are slower by different factors,
+
+    .. math:: t' = s_{between} t + (s_{inside} - 1) u
+
+    and t = u on one host. Both are worked out once: they do not depend on the factors.
+
+    Parameters
+    ----------
+    buckets : GradientBuckets
+        Spread so that its jobs broadcast against the cells.
+    reduced : float
+        How many times the bytes of the gradients are reduced, > 0.
+    """
+
+    def __init__(
+        self, buckets: GradientBuckets, groups: CommGroups, *, reduced: float = 1.0
+    ) -> None:
+        self._buckets = buckets
+        self._groups = groups
+        self._reduced_bytes = buckets.size_bytes * reduced
+        self._alone: dict[Collective, tuple[FloatArray, FloatArray]] = {}
+
+    def all_reduce_s(self, inside: FloatArray, between: FloatArray) -> FloatArray:
+        """Return the time to reduce one bucket of each group, shape (..., groups).
+
+        Parameters
+        ----------
+        inside, between : ndarray, shape (...)
+            Factors of the two levels.
+        """
+        return self._slowed_s(Collective.ALL_REDUCE, self._reduced_bytes, inside, between)
+
+    def reduce_scatter_s(self, inside: FloatArray, between: FloatArray) -> FloatArray:
+        """Return the time to reduce and scatter one bucket of each group."""
+        return self._slowed_s(Collective.REDUCE_SCATTER, self._reduced_bytes, inside, between)
+
+    def all_reduce_of_shards_s(
+        self, ranks: FloatArray, inside: FloatArray, between: FloatArray
+    ) -> FloatArray:
+        """Return the time to reduce one of so many shards of one bucket of each group."""
+        shard = self._reduced_bytes / ranks[..., None]
+        return self._slowed_s(Collective.ALL_REDUCE, shard, inside, between)
+
+    def all_gather_s(self, inside: FloatArray, between: FloatArray) -> FloatArray:
+        """Return the time to gather the parameters behind one bucket of each group."""
+        rows = self._buckets
+        share = rows.parameter_bytes / np.maximum(rows.gradient_bytes, 1.0)
+        size_bytes = rows.size_bytes * share[..., None]
+        return self._slowed_s(Collective.ALL_GATHER, size_bytes, inside, between)
+
+    def _slowed_s(
+        self,
+        collective: Collective,
+        size_bytes: FloatArray,
+        inside: FloatArray,
+        between: FloatArray,
+    ) -> FloatArray:
+        if collective not in self._alone:
+            self._alone[collective] = self._levels_s(collective, size_bytes)
+        whole, within = self._alone[collective]
+        return whole * between[..., None] + within * (inside - 1)[..., None]
+
+    def _levels_s(
+        self, collective: Collective, size_bytes: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        whole = collective_time_s(collective, size_bytes, _wide(self._groups))
+        if not np.any(self._groups.hosts > 1):
+            return whole, whole
+        within = collective_time_s(collective, size_bytes, _wide(fullest_host(self._groups)))
+        return whole, np.minimum(within, whole)
+
+
+def fullest_host(groups: CommGroups) -> CommGroups:
+    """Return the ranks of the fullest host of each group as groups of their own."""
+    ones = np.ones(np.shape(groups.largest_share))
+    return replace(
+        groups,
+        ranks=groups.largest_share,
+        hosts=ones,
+        smallest_share=groups.largest_share,
+        inter_class=np.full(ones.shape, int(LinkClass.NONE)),
+        inter_bytes_per_s=np.full(ones.shape, np.inf),
+        inter_latency_s=np.zeros(ones.shape),
+    )
+
+
+def _wide(groups: CommGroups) -> CommGroups:
+    """Return the groups with an axis for the buckets."""
+    return CommGroups(
+        **{one.name: getattr(groups, one.name)[..., None] for one in fields(CommGroups)}
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Streams:
+    """What the streams of a step add up to, seconds; arrays over cells.
+
+    Parameters
+    ----------
+    compute_s : ndarray
+        Busy time of the compute stream.
+    exposed_s : ndarray
+        Time by which the step exceeds that.
+    communication_s : ndarray
+        Busy time of the communication stream.
+    """
+
+    compute_s: FloatArray
+    exposed_s: FloatArray
+    communication_s: FloatArray
+
+
+def reductions_end_s(rows: GradientBuckets, alone: FloatArray, each_s: FloatArray) -> FloatArray:
+    r"""Return when the last bucket has been worked on, beside the backward pass.
+
+    .. math:: e_i = \max(e_{i-1} + m_i c_i, r_i + c_i)
+
+    for groups of :math:`m_i` buckets: the last bucket of a group cannot start before it is ready.
+
+    Parameters
+    ----------
+    rows : GradientBuckets
+        Spread over the cells.
+    alone : ndarray, shape (...)
+        Time of the step on one accelerator.
+    each_s : ndarray, shape (..., groups)
+        Time of the collective on one bucket.
+
+    Returns
+    -------
+    ndarray, shape (...)
+        Seconds after the start of the step.
+    """
+    end = np.zeros(alone.shape)
+    backward_end = alone * (1 - rows.optimizer_share)
+    for group in range(rows.ready.shape[-1]):
+        one, many = each_s[..., group], rows.count[..., group]
+        ready = np.minimum(alone * rows.ready[..., group], backward_end)
+        end = np.where(many > 0, np.maximum(end + many * one, ready + one), end)
+    return end
+
+
+def replicated_streams(rows: GradientBuckets, alone: FloatArray, each_s: FloatArray) -> Streams:
+    """Return the streams of replicas that reduce every bucket beside the last backward pass.
+
+    Parameters
+    ----------
+    rows, alone, each_s
+        As for :func:`reductions_end_s`.
+    """
+    backward_end = alone * (1 - rows.optimizer_share)
+    return Streams(
+        compute_s=alone,
+        exposed_s=np.maximum(reductions_end_s(rows, alone, each_s) - backward_end, 0.0),
+        communication_s=(each_s * rows.count).sum(axis=-1) + np.zeros(alone.shape),
+    )

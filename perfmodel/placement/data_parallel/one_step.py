@@ -21,7 +21,7 @@ from perfmodel.placement.step_parts import StepNumbers
 
 
 class StreamNumbers(NamedTuple):
-    """Streams of one step, as :class:`.replica_streams.Streams` has those of many, seconds."""
+    """Streams of one step, as :class:`.gradient_buckets.Streams` has those of many, seconds."""
 
     compute_s: float
     exposed_s: float
@@ -106,7 +106,7 @@ class BucketNumbers:
         return sum([each * count for each, (_, count) in zip(each_s, self.groups, strict=True)])
 
     def reductions(self, each_s: Sequence[float]) -> Reductions:
-        """Return the stream of reductions; :mod:`.replica_streams` has the sum.
+        """Return the stream of reductions; :func:`.gradient_buckets.reductions_end_s` has the sum.
 
         Parameters
         ----------
@@ -130,8 +130,6 @@ class GroupCosts(NamedTuple):
         By how many spreads the slowest of so many ranks lies above their mean.
     inside, between : float
         How many times slower collectives are inside a step, on the two levels.
-    one_host : WorldGroup
-        The ranks of the fullest host.
     """
 
     group: WorldGroup
@@ -320,7 +318,7 @@ class OneReplicaGroup:
         return StreamNumbers(alone_s, max(late, 0.0), self._reductions.communication_s)
 
     def _each_s(self, collective: Collective, launch_s: float) -> list[float]:
-        """Return the time of a collective on each bucket inside a step; :mod:`.bucket_times`."""
+        """Return the time of a collective on each bucket, as :class:`.BucketTimes` does."""
         job, costs = self._job, self._costs
         gathers = collective is Collective.ALL_GATHER
         sizes_bytes = job.parameter_sizes_bytes if gathers else job.sizes_bytes

@@ -27,8 +27,11 @@ from __future__ import annotations
 import numpy as np
 
 from perfmodel.features.arrays import FloatArray
-from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets
-from perfmodel.placement.data_parallel.replica_streams import Streams, reductions_end_s
+from perfmodel.placement.data_parallel.gradient_buckets import (
+    GradientBuckets,
+    Streams,
+    reductions_end_s,
+)
 
 
 def sharded_streams(

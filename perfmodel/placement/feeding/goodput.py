@@ -88,8 +88,6 @@ class BestBatch:
         Its factors; the efficiency lies in (0, 1] from the initial batch on.
     batch_size : int
         Samples of one replica and micro-batch.
-    global_batch_size : int
-        Of all replicas and micro-batches.
     """
 
     goodput: float

@@ -49,8 +49,6 @@ def job_type_profile(
 
     Parameters
     ----------
-    samples : int
-        Samples of the step.
     parameter_count : float
         Trained parameters, > 0.
     gradient_item_bytes : float

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.features.arrays import FloatArray
-from perfmodel.placement.least_squares import least_squares
+from perfmodel.placement.least_squares import dampened, least_squares
 from perfmodel.placement.plan_steps.plan_cells import PlanCells
 from perfmodel.placement.plan_steps.plan_constants import PlanConstants, Stack
 from perfmodel.placement.plan_steps.plan_exchanges import Exchanges, exchanges
@@ -131,7 +131,7 @@ def fit_constants(
 
     def of_answers(x: FloatArray, answers: FloatArray) -> FloatArray:
         return np.concatenate(
-            (_dampened(np.log(answers) - measured), _PRIOR_WEIGHT * (x - space.begin))
+            (dampened(np.log(answers) - measured, _SMALL_ERROR), _PRIOR_WEIGHT * (x - space.begin))
         )
 
     def residuals(x: FloatArray) -> FloatArray:
@@ -160,12 +160,6 @@ def _lowest(
         least_squares(residuals, begin + _SPREAD * offset, slopes_of=slopes) for offset in around
     ]
     return min(found, key=lambda x: float(np.square(residuals(x)).sum()))
-
-
-def _dampened(errors: FloatArray) -> FloatArray:
-    """Return the signed roots of the loss, whose squares are summed."""
-    loss = 2 * _SMALL_ERROR**2 * (np.sqrt(1 + (errors / _SMALL_ERROR) ** 2) - 1)
-    return np.asarray(np.sign(errors) * np.sqrt(loss), dtype=np.float64)
 
 
 class _Space:

@@ -45,8 +45,6 @@ class TransformerTraining:
 
     Parameters
     ----------
-    mixed_precision : MixedPrecision or None
-        As of the job.
     trained_share : float
         Part of the parameters that is trained, in (0, 1].
     fused_attention : bool

@@ -123,8 +123,6 @@ class PairModel:
 
     Parameters
     ----------
-    families : tuple of str
-        Of the known jobs.
     log2_batch : ndarray, shape (known,)
     weights : mapping of str to ndarray, shape (known, known)
         By catalogue name of the accelerator.

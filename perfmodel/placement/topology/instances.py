@@ -29,12 +29,8 @@ class InstanceType:
 
     Parameters
     ----------
-    name : str
-        As the provider writes it.
     accelerator : str
         Canonical name.
-    count : int
-        Accelerators of the host.
     network : str
         Joins hosts of this type; empty where nothing is recorded.
     """

@@ -45,13 +45,6 @@ MOST_NEIGHBOURS = 64
 def read_long_form(value: Mapping[str, Any], pointer: str = "/placement") -> Placement:
     """Read the long form of a placement.
 
-    Parameters
-    ----------
-    value : mapping
-        As decoded from JSON.
-    pointer : str
-        JSON pointer to it in the request.
-
     Raises
     ------
     InvalidPlacementError

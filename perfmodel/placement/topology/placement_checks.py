@@ -30,11 +30,6 @@ LEAST_FRACTION = 1e-3
 def check_placement(placement: Placement, *, pointer: str = "/placement") -> Plan:
     """Refuse a placement that makes no sense.
 
-    Parameters
-    ----------
-    pointer : str
-        JSON pointer to it in the request.
-
     Returns
     -------
     Plan

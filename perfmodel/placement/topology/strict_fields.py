@@ -25,8 +25,6 @@ class Fields:
     ----------
     value : object
         Should be a mapping; None counts as empty.
-    what : str
-        What it is called in messages.
 
     Raises
     ------

@@ -118,8 +118,6 @@ class DeviceRecords:
 
         Parameters
         ----------
-        prior : DeviceEffect
-            What they are weighed against.
         noise : ndarray, shape (records, records)
             From :meth:`noise`.
         unlearned : float

@@ -20,26 +20,19 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Self
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.engines.local_engine import LocalEngine
 from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.errors import TrainingError
-from perfmodel.features.arrays import FloatArray, IntArray
+from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.sketch import architecture_key
 from perfmodel.features.steps.step import Step, StepSample
-from perfmodel.features.steps.step_table import (
-    LATEST_LAWS,
-    StepLaws,
-    StepTable,
-    step_bounds_s,
-    step_table,
-)
+from perfmodel.features.steps.step_table import StepTable, step_bounds_s, step_table
 from perfmodel.features.steps.whole_step import whole_rows
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.predictors.joint.device_beliefs import BEFORE_RECORDS, DeviceBeliefs, features
@@ -50,9 +43,14 @@ from perfmodel.predictors.joint.joint_members import (
     ALL,
     Asked,
     FitTask,
+    JointSettings,
     LogStages,
     Member,
     MemberAnswers,
+    Report,
+    fit_members,
+    held_out,
+    weigh_training_networks,
 )
 from perfmodel.predictors.joint.joint_regimes import (
     balanced,
@@ -63,15 +61,13 @@ from perfmodel.predictors.joint.joint_regimes import (
     regimes,
     spreads,
 )
+from perfmodel.predictors.joint.known_devices import HEARD_BY_RECORDS, KnownDevices, maker_of
 from perfmodel.predictors.joint.novelty import Novelty
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.predictors.predictor_checks import SHORTEST_STEP_S
 from perfmodel.predictors.step_models.asked_table import ANSWERED_AT_ONCE
-from perfmodel.predictors.step_models.mode_nets import is_training
 from perfmodel.predictors.step_models.node_net import RowParts
 from perfmodel.types import Basis, Framework, Mode, Precision
-
-Report = Callable[[str], None]
 
 #: Digits to which records are kept: fewer than measurements repeat.
 _DIGITS = 6
@@ -80,29 +76,11 @@ _SHAPE_DIGITS = 2
 
 #: Its weight beside the mean of those that have not seen one part of the families each.
 _TRUST_IN_ALL = 0.4
-#: How much trees are heard about a device with records that no fit has seen: to them it is some
-#: device between those that they know.
-HEARD_BY_RECORDS = 0.5
 #: Cells of a job after which a training step is answered half by that member.
 _CELLS_TO_TRUST = 8.0
-#: Variance of a job on a device that was never trained on, beyond what all its jobs share there.
-_JOB_ON_NEW_DEVICE_VARIANCE = 0.085**2
-#: Variance of a device whose maker no training record is of: its libraries are unknown as well.
-#: Assumed; devices of one maker say nothing about it.
-_UNKNOWN_MAKER_VARIANCE = 0.25**2
 #: Width of the intervals of a new job, answered by all members together, over that of the single
 #: members on the families they had not seen.
 _ALL_TOGETHER = 0.87
-#: Variance of a framework that no record is of; assumed, as that of an unknown maker.
-_UNKNOWN_FRAMEWORK_VARIANCE = 0.25**2
-_STRANGE = (
-    "No accelerator of this maker was ever measured: how well its libraries use it is not known, "
-    "and the interval is wider for it."
-)
-_UNKNOWN_FRAMEWORK = (
-    "No step under {framework} was learned from: the answer is that of PyTorch, and the interval "
-    "is wider for it."
-)
 _POOLED = (
     "Too few measurements of this mode and compiler on this kind of device to calibrate an "
     "interval of their own; it is that of all together."
@@ -117,46 +95,23 @@ class JointPredictor:
 
     Parameters
     ----------
-    folds : int
-        Parts of the families that are left out in turn.
-    rounds, depth : int
-        Trees of the whole-step predictor, and the depth of each.
-    epochs, learning_rate, shrinkage : int, float, float
-        Of the networks, see
-        :class:`~perfmodel.predictors.step_models.node_settings.NodeNetSettings`.
-    laws : StepLaws
-        What a step is expected to take before anything is learned.
     known_folds : mapping of str to int or None
         Folds that families have had in another version and keep, so that the two can be compared.
     engine : TaskEngine or None
         Where members are fitted; None: in this process, one after the other.
+    **settings
+        Fields of :class:`~.joint_members.JointSettings`.
     """
 
     def __init__(
         self,
         *,
-        seed: int = 0,
-        folds: int = 4,
-        epochs: int = 12,
-        rounds: int = 500,
-        learning_rate: float = 2e-3,
-        shrinkage: float = 0.003,
-        depth: int = 6,
-        coverage: float = 0.9,
-        laws: StepLaws = LATEST_LAWS,
         known_folds: Mapping[str, int] | None = None,
         engine: TaskEngine | None = None,
         report: Report | None = None,
+        **settings: Any,
     ) -> None:
-        self.seed = seed
-        self.folds = folds
-        self.epochs = epochs
-        self.rounds = rounds
-        self.learning_rate = learning_rate
-        self.shrinkage = shrinkage
-        self.depth = depth
-        self.coverage = coverage
-        self.laws = laws
+        self.settings = JointSettings(**settings)
         self.known_folds = dict(known_folds or {})
         self.engine = engine or LocalEngine()
         self.report = report
@@ -180,11 +135,10 @@ class JointPredictor:
         if len({sample.family for sample in samples}) < 2:
             raise TrainingError("The joint predictor needs samples of two families or more.")
         task = self.task_of(samples)
-        table, rows, reference = task.table, task.rows, task.reference_s
-        logs, weights, fold = task.log_times, task.weights, task.fold
-        self.members_ = self._fit_members(task.beside(samples, operators))
-        self._weigh_training_networks(table, logs, weights, fold)
-        net, boost = self._held_out(table, rows, reference, fold)
+        table, rows, logs, weights = task.table, task.rows, task.log_times, task.weights
+        self.members_ = fit_members(task.beside(samples, operators), self.engine, self.report)
+        weigh_training_networks(self.members_, task)
+        net, boost = held_out(self.members_, task)
         # Which member is trusted more does not hang on the framework.
         self.mix_ = fit_mix([one[:3] for one in regimes(table)], net, boost, logs, weights)
         weight = of_regime(self.mix_, regimes(table))
@@ -193,12 +147,10 @@ class JointPredictor:
         scale = of_regime(self.spread_, regimes(table))
         jobs = [architecture_key(s.step.sketch, s.step.batch_size) for s in samples]
         cells = np.array([cell_of(sample.step) for sample in samples], dtype=np.int64)
-        self.memory_ = JobMemory().fit(jobs, cells, residuals / scale)
-        self.abroad_ = JobMemory().fit(jobs, cells, (logs - net) / scale)
-        self.abroad_.listen_across_devices()
-        self.heard_ = HEARD_BY_RECORDS
-        self.halfway_ = self.memory_.between(self.abroad_, self.heard_)
-        self.fold_of_job_ = dict(zip(jobs, fold.tolist(), strict=True))
+        memory = JobMemory().fit(jobs, cells, residuals / scale)
+        abroad = JobMemory().fit(jobs, cells, (logs - net) / scale)
+        abroad.listen_across_devices()
+        self.fold_of_job_ = dict(zip(jobs, task.fold.tolist(), strict=True))
         self.novelty_ = Novelty().fit(
             rows,
             [sample.model for sample in samples],
@@ -208,12 +160,19 @@ class JointPredictor:
             jobs,
         )
         self.residuals_, self.regimes_ = residuals, regimes(table)
-        self.makers_ = tuple(sorted({maker_of(s.step.accelerator) for s in samples}))
-        self.frameworks_ = tuple(sorted({Framework.of(s.step.software) for s in samples}))
-        self._learn_devices(table)
+        self.known_ = KnownDevices(
+            trained=tuple(sorted(set(table.devices))),
+            makers=tuple(sorted({maker_of(s.step.accelerator) for s in samples})),
+            frameworks=tuple(sorted({Framework.of(s.step.software) for s in samples})),
+            beliefs=self._beliefs(table),
+            records={},
+            memory=memory,
+            abroad=abroad,
+            halfway=memory.between(abroad, HEARD_BY_RECORDS),
+        )
         _, factor, _ = self.novelty_.measure(rows)
-        scores = rung_scores(residuals / scale, factor, jobs, self.memory_, self.abroad_)
-        self.quantiles_ = GroupQuantiles.fit(scores, groups(table), self.coverage)
+        scores = rung_scores(residuals / scale, factor, jobs, memory, abroad)
+        self.quantiles_ = GroupQuantiles.fit(scores, groups(table), self.settings.coverage)
         return self
 
     def task_of(self, samples: Sequence[StepSample]) -> FitTask:
@@ -222,67 +181,22 @@ class JointPredictor:
         rows, reference = whole_rows(table)
         return FitTask(
             table=table,
-            laws=self.laws,
             rows=rows,
             reference_s=reference,
             log_times=np.log([sample.step_time_s for sample in samples]),
             weights=balanced(samples),
-            fold=even_folds([s.family for s in samples], self.folds, self.known_folds),
-            seed=self.seed,
-            epochs=self.epochs,
-            rounds=self.rounds,
-            learning_rate=self.learning_rate,
-            shrinkage=self.shrinkage,
-            depth=self.depth,
+            fold=even_folds([s.family for s in samples], self.settings.folds, self.known_folds),
+            settings=self.settings,
         )
 
     def table_of(self, steps: Sequence[Step]) -> StepTable:
         """Lay steps out as this predictor looks at them."""
-        return step_table(steps, self.laws)
+        return step_table(steps, self.settings.laws)
 
-    def _fit_members(self, task: FitTask) -> list[Member]:
-        members: dict[int, Member] = {}
-        for position, member in self.engine.run(FitTask.member, task, [*range(self.folds), ALL]):
-            members[position] = member
-            if self.report is not None:
-                self.report(f"fitted member {len(members)} of {self.folds + 1}")
-        return [members[position] for position in range(self.folds + 1)]
-
-    def _weigh_training_networks(
-        self, table: StepTable, logs: FloatArray, weights: FloatArray, fold: IntArray
-    ) -> None:
-        """Mix the two networks that answer training steps as held-out families would have it."""
-        own = np.flatnonzero(is_training(table))
-        if not len(own):
-            return
-        both = np.zeros((2, len(own)))
-        for k, member in enumerate(self.members_[: self.folds]):
-            held = np.flatnonzero(fold[own] == k)
-            both[:, held] = member.net.training_log_times(table, own[held])
-        share = fit_mix([()] * len(own), both[1], both[0], logs[own], weights[own])[()]
-        for member in self.members_:
-            member.net.training_share = share
-
-    def _held_out(
-        self,
-        table: StepTable,
-        rows: npt.NDArray[np.float32],
-        reference: FloatArray,
-        fold: IntArray,
-    ) -> tuple[FloatArray, FloatArray]:
-        net, boost = np.zeros(len(fold)), np.zeros(len(fold))
-        for k, member in enumerate(self.members_[: self.folds]):
-            own = np.flatnonzero(fold == k)
-            net[own], _ = member.net.log_times(table, own)
-            boost[own] = member.boost.log_times(rows[own], reference[own])
-        return net, boost
-
-    def _learn_devices(self, table: StepTable) -> None:
-        """Take over how far devices lie from what their facts say."""
-        self.devices_ = tuple(sorted(set(table.devices)))
+    def _beliefs(self, table: StepTable) -> DeviceBeliefs:
+        """Return how far devices lie from what their facts say, before any record since."""
         prior = np.mean([m.net.unknown_variance_ for m in self.members_], axis=0)
-        self.beliefs_ = DeviceBeliefs(prior, Counter(group[:4] for group in groups(table)))
-        self.records_: dict[str, DeviceRecords] = {}
+        return DeviceBeliefs(prior, Counter(group[:4] for group in groups(table)))
 
     # -- answering ----------------------------------------------------------------------------
 
@@ -341,10 +255,10 @@ class JointPredictor:
         members = members or self.members_
         networks = networks or [member.net.log_times(table) for member in members]
         weight = of_regime(self.mix_, regimes(table))
-        new = np.array([name not in self.devices_ for name in table.devices])
-        weight[new] = 1.0 - self.heard_ * (1.0 - weight[new])
+        new = np.array([name not in self.known_.trained for name in table.devices])
+        weight[new] = 1.0 - self.known_.heard * (1.0 - weight[new])
         if not everywhere:
-            weight[[not self._knows(name) for name in table.devices]] = 1.0
+            weight[[not self.known_.hears_trees(name) for name in table.devices]] = 1.0
         mixed = [net for net, _ in networks]
         if np.any(weight < 1.0):
             boosts = [member.boost.log_times(rows, reference) for member in members]
@@ -362,20 +276,17 @@ class JointPredictor:
         factor, distance = float(asked.factor[i]), float(asked.distance[i])
         log_time, recalled = self._with_memory(step, asked, i)
         variance = recalled.variance if recalled.cells else recalled.variance * factor**2
-        known_device = step.accelerator.name in self.devices_
-        probed = step.accelerator.name in self.beliefs_.effects
-        heard = self._knows(step.accelerator.name)
+        device, known = step.accelerator.name, self.known_
+        heard = known.hears_trees(device)
         rung = Rung.of(recalled.cells, recalled.on_device, known_device=heard)
         quantile, pooled = self.quantiles_.at(rung, group)
         half = quantile * float(np.sqrt(variance)) * float(raw.scale[i])
         half *= 1.0 if recalled.cells else _ALL_TOGETHER
-        shift, spread = self.beliefs_.shift(group, raw.shares[i], full=_is_full(step))
-        spread += 0.0 if recalled.on_device else self._job_variance(step.accelerator.name)
-        strange = maker_of(step.accelerator) not in self.makers_ and not probed
-        spread += _UNKNOWN_MAKER_VARIANCE if strange else 0.0
-        framework = Framework.of(step.software)
-        foreign = framework not in self.frameworks_
-        spread += _UNKNOWN_FRAMEWORK_VARIANCE if foreign else 0.0
+        shift, spread = known.beliefs.shift(group, raw.shares[i], full=_is_full(step))
+        spread += 0.0 if recalled.on_device else known.job_variance(device)
+        doubts = known.doubts(step)
+        for doubt, _ in doubts:
+            spread += doubt
         half = float(np.hypot(half, DEVIATIONS * np.sqrt(spread)))
         time_s = max(float(np.exp(log_time + shift)), float(raw.least_s[i]))
         outside = distance > self.novelty_.outside_ and not recalled.cells
@@ -383,37 +294,24 @@ class JointPredictor:
             time_s=time_s,
             low_s=time_s * float(np.exp(-half)),
             high_s=time_s * float(np.exp(half)),
-            coverage=self.coverage,
-            basis=_basis(recalled, known_device, outside, probed),
+            coverage=self.settings.coverage,
+            basis=_basis(
+                recalled, outside, device in known.trained or device in known.beliefs.effects
+            ),
             out_of_distribution=bool(outside),
             nearest=(asked.nearest[i],),
             model_version="",
             warnings=(
-                *self.beliefs_.warnings(step.accelerator.name),
-                *((_STRANGE,) if strange else ()),
-                *((_UNKNOWN_FRAMEWORK.format(framework=framework),) if foreign else ()),
+                *known.beliefs.warnings(device),
+                *(warning for _, warning in doubts),
                 *((_POOLED,) if pooled else ()),
             ),
         )
 
-    def _knows(self, device: str) -> bool:
-        """Tell whether trees are heard about a device: they know devices, not facts of devices."""
-        return device in self.devices_ or device in self.records_
-
-    def _memory(self, device: str, *, recorded: bool = False) -> JobMemory:
-        """Return residuals of what is answered for a device; ``recorded``: once it has records."""
-        if device in self.devices_:
-            return self.memory_
-        return self.halfway_ if recorded or device in self.records_ else self.abroad_
-
     def _said(self, step: Step, raw: MemberAnswers, i: int) -> FloatArray:
         """Return what each member says of a step of those that were asked, shape (members,)."""
-        heard = raw.mixed if self._knows(step.accelerator.name) else raw.network
+        heard = raw.mixed if self.known_.hears_trees(step.accelerator.name) else raw.network
         return heard[:, i]
-
-    def _job_variance(self, device: str) -> float:
-        """Return the variance of a job on a device beyond what its cells elsewhere leave."""
-        return 0.0 if device in self.devices_ else _JOB_ON_NEW_DEVICE_VARIANCE
 
     def _shapes(self, rows: npt.NDArray[np.float32]) -> FloatArray:
         """Return what steps are made of, as records of devices are kept."""
@@ -422,10 +320,10 @@ class JointPredictor:
     def _with_memory(self, step: Step, asked: Asked, i: int) -> tuple[float, Recalled]:
         """Answer from all that was measured of a job: cells of training, records of the device."""
         device, raw = step.accelerator.name, asked.members
-        scale = float(raw.scale[i])
-        memory = self._memory(device)
+        scale, known = float(raw.scale[i]), self.known_
+        memory = known.memory_of(device)
         log_time, recalled = self._from_training(step, self._said(step, raw, i), scale, memory)
-        records = self.records_.get(device)
+        records = known.records.get(device)
         if records is None or not scale:
             return log_time, recalled
         cell = AskedCell(
@@ -436,7 +334,7 @@ class JointPredictor:
             shape=asked.shapes[i : i + 1],
         )
         further = records.recall(
-            recalled, cell, memory, self.beliefs_.effects[device], self._job_variance(device)
+            recalled, cell, memory, known.beliefs.effects[device], known.job_variance(device)
         )
         if further is None:
             return log_time, recalled
@@ -478,11 +376,11 @@ class JointPredictor:
         rows, reference = whole_rows(table)
         raw = self._raw(table, rows, reference, networks=networks)
         memory, _ = self._with_memory(step, self._asked([step], table, rows, raw), 0)
-        shift, _ = self.beliefs_.shift(groups(table)[0], raw.shares[0], full=_is_full(step))
+        shift, _ = self.known_.beliefs.shift(groups(table)[0], raw.shares[0], full=_is_full(step))
         return LogStages(
             # Without a scale nothing is recalled.
-            network=self._from_training(step, raw.network[:, 0], 0.0, self.memory_)[0],
-            trees=self._from_training(step, self._said(step, raw, 0), 0.0, self.memory_)[0],
+            network=self._from_training(step, raw.network[:, 0], 0.0, self.known_.memory)[0],
+            trees=self._from_training(step, self._said(step, raw, 0), 0.0, self.known_.memory)[0],
             memory=memory,
             device=memory + shift,
             least=max(memory + shift, float(np.log(raw.least_s[0]))),
@@ -504,12 +402,13 @@ class JointPredictor:
         Each step by the member that has not seen its family, with no cell of its job recalled; a
         job that none has seen by all members, as ever.
         """
-        strange = copy.copy(self)
-        strange.memory_, strange.abroad_, strange.halfway_ = (
-            one.without_cells() for one in (self.memory_, self.abroad_, self.halfway_)
-        )
-        strange.beliefs_, strange.records_ = self.beliefs_.without(self.records_), {}
-        return strange
+        return self._knowing(self.known_.without_cells())
+
+    def _knowing(self, known: KnownDevices) -> JointPredictor:
+        """Return a predictor that knows something else of devices."""
+        other = copy.copy(self)
+        other.known_ = known
+        return other
 
     # -- a few records of a device ------------------------------------------------------------
 
@@ -517,35 +416,22 @@ class JointPredictor:
         """Return a predictor that has taken a few records of devices into account.
 
         Records add to those of earlier calls; :meth:`forget` comes first where they hold those
-        again. ``beliefs_`` counts them by device.
+        again.
         """
-        adapted = copy.copy(self)
         by_device: dict[str, list[StepSample]] = {}
         for probe in probes:
             by_device.setdefault(probe.step.accelerator.name, []).append(probe)
+        known = self.known_
         for device, samples in by_device.items():
-            adapted._take(device, self._as_records(samples))
-        return adapted
-
-    def _take(self, device: str, records: DeviceRecords) -> None:
-        """Work out anew what all records of a device say."""
-        before = self.records_.get(device)
-        # What is known of effects alone, without records, comes from before those were kept.
-        beliefs = self.beliefs_ if before is None else self.beliefs_.without([device])
-        known = records if before is None else before.joined(records)
-        memory = self._memory(device, recorded=True)
-        noise = known.noise(memory, self._job_variance(device))
-        known = known.weighed(beliefs.before_records(device), noise, beliefs.unlearned(device))
-        left = known.covariance(memory, self._job_variance(device))
-        self.beliefs_ = beliefs.given(device, known.features, known.residuals, left)
-        self.records_ = self.records_ | {device: known}
+            known = known.given(device, self._as_records(samples))
+        return self._knowing(known)
 
     def _as_records(self, samples: Sequence[StepSample]) -> DeviceRecords:
         """Return samples of one device as they are kept."""
         table = self.table_of([sample.step for sample in samples])
         rows, reference = whole_rows(table)
         raw = self._raw(table, rows, reference, everywhere=True)
-        memory = self._memory(samples[0].step.accelerator.name, recorded=True)
+        memory = self.known_.memory_of(samples[0].step.accelerator.name, recorded=True)
         answered = [
             self._from_training(s.step, raw.mixed[:, i], float(raw.scale[i]), memory)[0]
             for i, s in enumerate(samples)
@@ -565,10 +451,7 @@ class JointPredictor:
 
     def forget(self, devices: Collection[str]) -> JointPredictor:
         """Return a predictor that never was adapted to some devices."""
-        plain = copy.copy(self)
-        plain.beliefs_ = self.beliefs_.without(devices)
-        plain.records_ = {name: r for name, r in self.records_.items() if name not in devices}
-        return plain
+        return self._knowing(self.known_.without(devices))
 
     def record_noise(self, steps: Sequence[Step]) -> FloatArray:
         """Return how far records would be believed to be off beside their device, shape (steps,).
@@ -580,7 +463,8 @@ class JointPredictor:
         for i, step in enumerate(steps):
             _, recalled = self._with_memory(step, asked, i)
             found[i] = recalled.variance * float(asked.members.scale[i]) ** 2
-            found[i] += 0.0 if recalled.on_device else self._job_variance(step.accelerator.name)
+            if not recalled.on_device:
+                found[i] += self.known_.job_variance(step.accelerator.name)
         return np.sqrt(found)
 
     def device_features(self, steps: Sequence[Step]) -> FloatArray:
@@ -592,7 +476,7 @@ class JointPredictor:
     @property
     def device_prior_(self) -> FloatArray:
         """Variance of each effect of a device, as records are weighed against it."""
-        return BEFORE_RECORDS * self.beliefs_.prior
+        return BEFORE_RECORDS * self.known_.beliefs.prior
 
     def device_covariance(self, device: str) -> FloatArray:
         """Return the covariance of the coefficients of a device before it is measured further.
@@ -601,17 +485,12 @@ class JointPredictor:
         -------
         ndarray, shape (coefficients, coefficients)
         """
-        return self.beliefs_.before_records(device).covariance
+        return self.known_.beliefs.before_records(device).covariance
 
     @property
     def noise_(self) -> float:
         """Standard deviation of a log time that no coefficient of a device explains."""
-        return float(np.sqrt(self.memory_.prior_variance_) * self.spread_[()])
-
-
-def maker_of(spec: AcceleratorSpec) -> str:
-    """Return the sort and the maker of a device, ``gpu/AMD``: they share drivers and libraries."""
-    return f"{spec.kind}/{spec.vendor}"
+        return float(np.sqrt(self.known_.memory.prior_variance_) * self.spread_[()])
 
 
 def _is_full(step: Step) -> bool:
@@ -619,8 +498,8 @@ def _is_full(step: Step) -> bool:
     return step.precision is Precision.FP32
 
 
-def _basis(recalled: Recalled, known_device: bool, outside: bool, probed: bool) -> Basis:
-    if outside or not (known_device or probed):
+def _basis(recalled: Recalled, outside: bool, is_known: bool) -> Basis:
+    if outside or not is_known:
         return Basis.EXTRAPOLATED
     if recalled.alike:
         return Basis.CALIBRATED

@@ -163,7 +163,7 @@ def near_cells(
     """
     job = architecture_key(step.sketch, step.batch_size)
     fold = joint.fold_of_job_.get(job)
-    if fold is None or job not in joint.memory_.cells_:
+    if fold is None or job not in joint.known_.memory.cells_:
         return ()
     own = cell_of(step)
     cells = _nearest(joint, job, own, most)
@@ -215,15 +215,15 @@ def near_graphs(
 
 def _nearest(joint: JointPredictor, job: str, asked: tuple[int, ...], most: int) -> list[_Cell]:
     """Decode the cells to be shown: first those with the graph that is asked about."""
-    codes, residuals = joint.memory_.cells_[job]
-    likeness = joint.memory_.likeness(job, np.array(asked, dtype=np.int64))
+    codes, residuals = joint.known_.memory.cells_[job]
+    likeness = joint.known_.memory.likeness(job, np.array(asked, dtype=np.int64))
     different, first, place = np.unique(codes, axis=0, return_index=True, return_inverse=True)
     distance = np.maximum(1.0 - likeness[first], 0.0)
     differs = different != np.array(asked)
     other_graph = differs[:, _OF_A_GRAPH].any(axis=1)
     ties = (differs.sum(axis=1), differs[:, _DEVICE])
     order = np.lexsort((*different.T[::-1], *ties, np.round(distance, 9), other_graph))
-    devices = {code_of(name): name for name in joint.devices_}
+    devices = {code_of(name): name for name in joint.known_.trained}
     modes, compilers, layouts = _by_code(Mode), _by_code(Compiler), _by_code(MemoryFormat)
     precisions = {code_of(word): word for word in ("fp32", "fp16", "tf32", "int8")}
     return [

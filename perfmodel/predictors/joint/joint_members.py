@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.step import Step, StepSample
-from perfmodel.features.steps.step_table import StepLaws, StepTable, step_table
-from perfmodel.predictors.joint.joint_regimes import balanced
-from perfmodel.predictors.step_models.mode_nets import ModeNets
+from perfmodel.features.steps.step_table import LATEST_LAWS, StepLaws, StepTable, step_table
+from perfmodel.predictors.joint.joint_regimes import balanced, fit_mix
+from perfmodel.predictors.step_models.mode_nets import ModeNets, is_training
 from perfmodel.predictors.step_models.node_settings import NodeNetSettings
 from perfmodel.predictors.step_models.whole_boost import WholeBoost
+
+Report = Callable[[str], None]
 
 #: Position of the member that has seen all families: it answers for jobs never measured.
 ALL = -1
@@ -26,6 +29,34 @@ class Member:
 
     net: ModeNets
     boost: WholeBoost
+
+
+@dataclass(frozen=True, kw_only=True)
+class JointSettings:
+    """Settings of the joint predictor.
+
+    Parameters
+    ----------
+    folds : int
+        Parts of the families that are left out in turn.
+    rounds, depth : int
+        Trees of the whole-step predictor, and the depth of each.
+    epochs, learning_rate, shrinkage : int, float, float
+        Of the networks, see
+        :class:`~perfmodel.predictors.step_models.node_settings.NodeNetSettings`.
+    laws : StepLaws
+        What a step is expected to take before anything is learned.
+    """
+
+    seed: int = 0
+    folds: int = 4
+    epochs: int = 12
+    rounds: int = 500
+    learning_rate: float = 2e-3
+    shrinkage: float = 0.003
+    depth: int = 6
+    coverage: float = 0.9
+    laws: StepLaws = LATEST_LAWS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,13 +73,7 @@ class FitTask:
     log_times: FloatArray
     weights: FloatArray
     fold: IntArray
-    seed: int
-    epochs: int
-    rounds: int
-    learning_rate: float
-    shrinkage: float
-    depth: int
-    laws: StepLaws
+    settings: JointSettings
 
     def beside(self, samples: Sequence[StepSample], operators: Sequence[StepSample]) -> FitTask:
         """Return a task whose networks learn from operators alone as well."""
@@ -57,7 +82,7 @@ class FitTask:
         times = np.log([one.step_time_s for one in operators])
         return replace(
             self,
-            table=step_table([one.step for one in (*samples, *operators)], self.laws),
+            table=step_table([one.step for one in (*samples, *operators)], self.settings.laws),
             log_times=np.concatenate([self.log_times, times]),
             weights=np.concatenate([self.weights, balanced(operators)]),
         )
@@ -70,9 +95,9 @@ class FitTask:
         """Fit the networks of a member."""
         settings = NodeNetSettings(
             seed=self._seed(k),
-            epochs=self.epochs,
-            learning_rate=self.learning_rate,
-            shrinkage=self.shrinkage,
+            epochs=self.settings.epochs,
+            learning_rate=self.settings.learning_rate,
+            shrinkage=self.settings.shrinkage,
         )
         steps = np.flatnonzero(self.fold != k)
         operators = np.arange(len(self.fold), len(self.log_times))
@@ -82,12 +107,12 @@ class FitTask:
     def trees(self, k: int) -> WholeBoost:
         """Grow the trees of a member."""
         steps = np.flatnonzero(self.fold != k)
-        return WholeBoost(seed=self._seed(k), rounds=self.rounds, depth=self.depth).fit(
-            self.rows[steps], self.reference_s[steps], self.log_times[steps], self.weights[steps]
-        )
+        return WholeBoost(
+            seed=self._seed(k), rounds=self.settings.rounds, depth=self.settings.depth
+        ).fit(self.rows[steps], self.reference_s[steps], self.log_times[steps], self.weights[steps])
 
     def _seed(self, k: int) -> int:
-        return self.seed * 101 + (k if k != ALL else 100)
+        return self.settings.seed * 101 + (k if k != ALL else 100)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,3 +177,39 @@ class LogStages:
     memory: float
     device: float
     least: float
+
+
+def fit_members(task: FitTask, engine: TaskEngine, report: Report | None) -> list[Member]:
+    """Fit a member without each fold, and last the one that sees all."""
+    members: dict[int, Member] = {}
+    folds = task.settings.folds
+    for position, member in engine.run(FitTask.member, task, [*range(folds), ALL]):
+        members[position] = member
+        if report is not None:
+            report(f"fitted member {len(members)} of {folds + 1}")
+    return [members[position] for position in range(folds + 1)]
+
+
+def weigh_training_networks(members: Sequence[Member], task: FitTask) -> None:
+    """Mix the two networks that answer training steps as held-out families would have it."""
+    table, logs, weights = task.table, task.log_times, task.weights
+    own = np.flatnonzero(is_training(table))
+    if not len(own):
+        return
+    both = np.zeros((2, len(own)))
+    for k, member in enumerate(members[:ALL]):
+        held = np.flatnonzero(task.fold[own] == k)
+        both[:, held] = member.net.training_log_times(table, own[held])
+    share = fit_mix([()] * len(own), both[1], both[0], logs[own], weights[own])[()]
+    for member in members:
+        member.net.training_share = share
+
+
+def held_out(members: Sequence[Member], task: FitTask) -> tuple[FloatArray, FloatArray]:
+    """Return what networks and trees say of each step that have not seen its family."""
+    net, boost = np.zeros(len(task.fold)), np.zeros(len(task.fold))
+    for k, member in enumerate(members[:ALL]):
+        own = np.flatnonzero(task.fold == k)
+        net[own], _ = member.net.log_times(task.table, own)
+        boost[own] = member.boost.log_times(task.rows[own], task.reference_s[own])
+    return net, boost

@@ -25,9 +25,10 @@ from perfmodel.features.steps.step_table import StepLaws
 from perfmodel.predictors.joint.device_beliefs import SETS, DeviceBeliefs, DeviceEffect
 from perfmodel.predictors.joint.device_records import DeviceRecords
 from perfmodel.predictors.joint.job_memory import JobMemory
-from perfmodel.predictors.joint.joint import HEARD_BY_RECORDS, JointPredictor, maker_of
+from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.predictors.joint.joint_intervals import GroupQuantiles
-from perfmodel.predictors.joint.joint_members import Member
+from perfmodel.predictors.joint.joint_members import JointSettings, Member
+from perfmodel.predictors.joint.known_devices import HEARD_BY_RECORDS, KnownDevices, maker_of
 from perfmodel.predictors.joint.novelty import Novelty
 from perfmodel.predictors.network_weights import UNREADABLE, load_arrays, save_arrays
 from perfmodel.predictors.predictor_checks import read_json
@@ -45,12 +46,12 @@ def save_joint(predictor: JointPredictor, folder: Path) -> None:
     for k, member in enumerate(predictor.members_):
         member.net.save(folder, f"member-{k}.net")
         member.boost.save(folder, f"member-{k}.boost")
-    memory, novelty = predictor.memory_, predictor.novelty_
+    known, memory, novelty = predictor.known_, predictor.known_.memory, predictor.novelty_
     jobs = sorted(memory.cells_)
     arrays = {
         "cells": np.concatenate([memory.cells_[job][0] for job in jobs]).astype(np.int64),
         "residuals": _residuals(memory, jobs),
-        "residuals_abroad": _residuals(predictor.abroad_, jobs),
+        "residuals_abroad": _residuals(known.abroad, jobs),
         "counts": np.array([len(memory.cells_[job][1]) for job in jobs], dtype=np.int64),
         **{f"novelty_{name}": value for name, value in novelty.arrays().items()},
     }
@@ -65,19 +66,9 @@ def _residuals(memory: JobMemory, jobs: Sequence[str]) -> npt.NDArray[np.float32
 
 def facts_bytes(predictor: JointPredictor) -> bytes:
     """Return the content of :data:`FACTS`: all of a predictor that adapting it changes."""
-    memory, beliefs = predictor.memory_, predictor.beliefs_
+    known, memory, beliefs = predictor.known_, predictor.known_.memory, predictor.known_.beliefs
     facts = {
-        "settings": {
-            "seed": predictor.seed,
-            "folds": predictor.folds,
-            "epochs": predictor.epochs,
-            "rounds": predictor.rounds,
-            "learning_rate": predictor.learning_rate,
-            "shrinkage": predictor.shrinkage,
-            "depth": predictor.depth,
-            "coverage": predictor.coverage,
-            **asdict(predictor.laws),
-        },
+        "settings": _stated(predictor.settings),
         "members": len(predictor.members_),
         "training_shares": [
             member.net.training_share if member.net.training else None
@@ -86,9 +77,9 @@ def facts_bytes(predictor: JointPredictor) -> bytes:
         "mix": [[list(regime), weight] for regime, weight in sorted(predictor.mix_.items())],
         "spreads": [[list(regime), s] for regime, s in sorted(predictor.spread_.items())],
         "quantiles": predictor.quantiles_.to_list(),
-        "devices": list(predictor.devices_),
-        "makers": list(predictor.makers_),
-        "frameworks": [framework.value for framework in predictor.frameworks_],
+        "devices": list(known.trained),
+        "makers": list(known.makers),
+        "frameworks": [framework.value for framework in known.frameworks],
         "learned": [[list(group), n] for group, n in sorted(beliefs.learned.items())],
         "device_prior": beliefs.prior.tolist(),
         "effects": {
@@ -96,18 +87,24 @@ def facts_bytes(predictor: JointPredictor) -> bytes:
             for name, e in sorted(beliefs.effects.items())
         },
         "records": dict(sorted(beliefs.records.items())),
-        "heard": predictor.heard_,
-        "measured": {name: r.to_dict() for name, r in sorted(predictor.records_.items())},
+        "heard": known.heard,
+        "measured": {name: r.to_dict() for name, r in sorted(known.records.items())},
         "jobs": [[job, predictor.fold_of_job_.get(job, -1)] for job in sorted(memory.cells_)],
         "job_variances": memory.variances_.tolist(),
         "noise_variance": memory.noise_,
-        "job_variances_abroad": predictor.abroad_.variances_.tolist(),
-        "noise_variance_abroad": predictor.abroad_.noise_,
+        "job_variances_abroad": known.abroad.variances_.tolist(),
+        "noise_variance_abroad": known.abroad.noise_,
         "labels": list(predictor.novelty_.labels_),
         "graph_jobs": _graph_jobs(predictor),
     }
     text = json.dumps(facts, allow_nan=False, separators=(",", ":"), sort_keys=True)
     return (text + "\n").encode()
+
+
+def _stated(settings: JointSettings) -> dict[str, Any]:
+    stated = asdict(settings)
+    laws = stated.pop("laws")
+    return {**stated, **laws}
 
 
 def _settings_of(stated: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,21 +141,7 @@ def load_joint(folder: Path) -> JointPredictor:
         predictor.mix_ = {tuple(regime): float(weight) for regime, weight in facts["mix"]}
         predictor.spread_ = {tuple(regime): float(s) for regime, s in facts["spreads"]}
         predictor.quantiles_ = GroupQuantiles.from_list(facts["quantiles"])
-        predictor.devices_ = tuple(facts["devices"])
-        predictor.makers_ = _makers(facts)
-        # Files from before steps of other frameworks were learned from name none.
-        frameworks = facts.get("frameworks", [Framework.PYTORCH.value])
-        predictor.frameworks_ = tuple(Framework(word) for word in frameworks)
-        predictor.beliefs_ = _beliefs(facts)
-        predictor.records_ = _records(facts, predictor.beliefs_)
-        predictor.memory_ = _memory(facts, arrays)
-        # Files from before residuals of the networks were kept hold one kind for all devices.
-        apart = "residuals_abroad" in arrays
-        predictor.abroad_ = _memory(facts, arrays, "_abroad") if apart else predictor.memory_
-        # Files with records from before then are answered as those were: trees are heard in full.
-        usual = 1.0 if predictor.records_ else HEARD_BY_RECORDS
-        predictor.heard_ = float(facts.get("heard", usual))
-        predictor.halfway_ = predictor.memory_.between(predictor.abroad_, predictor.heard_)
+        predictor.known_ = _known(facts, arrays)
         predictor.fold_of_job_ = {str(job): int(fold) for job, fold in facts["jobs"] if fold >= 0}
         shapes = {
             name.removeprefix("novelty_"): array
@@ -171,6 +154,28 @@ def load_joint(folder: Path) -> JointPredictor:
             f"The joint predictor in {folder} cannot be read: {error}. Train the model again."
         ) from error
     return predictor
+
+
+def _known(facts: dict[str, Any], arrays: dict[str, Any]) -> KnownDevices:
+    beliefs = _beliefs(facts)
+    records, memory = _records(facts, beliefs), _memory(facts, arrays)
+    # Files from before residuals of the networks were kept hold one kind for all devices.
+    abroad = _memory(facts, arrays, "_abroad") if "residuals_abroad" in arrays else memory
+    # Files with records from before then are answered as those were: trees are heard in full.
+    heard = float(facts.get("heard", 1.0 if records else HEARD_BY_RECORDS))
+    # Files from before steps of other frameworks were learned from name none.
+    frameworks = facts.get("frameworks", [Framework.PYTORCH.value])
+    return KnownDevices(
+        trained=tuple(facts["devices"]),
+        makers=_makers(facts),
+        frameworks=tuple(Framework(word) for word in frameworks),
+        beliefs=beliefs,
+        records=records,
+        memory=memory,
+        abroad=abroad,
+        halfway=memory.between(abroad, heard),
+        heard=heard,
+    )
 
 
 def _beliefs(facts: dict[str, Any]) -> DeviceBeliefs:
@@ -217,7 +222,7 @@ def _makers(facts: dict[str, Any]) -> tuple[str, ...]:
 
 def _graph_jobs(predictor: JointPredictor) -> list[int]:
     """Return the position of the job of each graph among all jobs."""
-    position = {job: i for i, job in enumerate(sorted(predictor.memory_.cells_))}
+    position = {job: i for i, job in enumerate(sorted(predictor.known_.memory.cells_))}
     return [position[job] for job in predictor.novelty_.jobs_]
 
 

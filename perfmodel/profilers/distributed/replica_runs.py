@@ -61,8 +61,6 @@ def measure_replicas(
 
     Parameters
     ----------
-    job : Job
-        Its batch is that of one replica.
     sharding : str
         ``"ddp"`` or ``"fsdp"``; one replica shares nothing, whatever is asked.
     accelerator : AcceleratorSpec

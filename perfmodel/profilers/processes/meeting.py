@@ -10,11 +10,6 @@ class Meeting:
 
     A member that ends never arrives: whoever started the members sees that and ends the others,
     so that nobody has to count how long it waits.
-
-    Parameters
-    ----------
-    context : multiprocessing context
-        The one that starts the members.
     """
 
     def __init__(self, context: BaseContext, members: int) -> None:

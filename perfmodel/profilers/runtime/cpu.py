@@ -8,11 +8,13 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import cast, final
+
+import psutil
 
 from perfmodel.devices.cpu_facts import read_cpu_facts
 from perfmodel.devices.drivers.device_facts import DeviceFacts
-from perfmodel.profilers.memory import PeakMemory
 from perfmodel.profilers.runtime.device_runtime import DeviceRuntime, Event, MemoryPeak
 from perfmodel.profilers.runtime.telemetry import NoTelemetry, Telemetry
 
@@ -99,3 +101,42 @@ class CpuRuntime(DeviceRuntime):
     def telemetry(self) -> Telemetry:
         """As given."""
         return self._telemetry
+
+
+class PeakMemory:
+    """Highest resident memory of this process above a base line.
+
+    The kernel keeps the high-water mark itself (``VmHWM``). Where it can be reset through
+    ``/proc/self/clear_refs``, the mark since :meth:`reset` is read; elsewhere the mark since the
+    process began, which in a fresh process differs only by what construction needed for a
+    moment.
+
+    Attributes
+    ----------
+    method : str
+        ``"hwm_since_reset"`` or ``"hwm_since_start"``: which of the two was read.
+    """
+
+    def __init__(self) -> None:
+        self._base_bytes = psutil.Process().memory_info().rss
+        self.method = "hwm_since_start"
+
+    def reset(self) -> None:
+        """Forget the highest mark so far; the base line stays."""
+        try:
+            # 5 resets the high-water mark and nothing else (see proc(5)).
+            Path("/proc/self/clear_refs").write_text("5")
+        except OSError:
+            return
+        self.method = "hwm_since_reset"
+
+    def peak_bytes(self) -> float | None:
+        """Return the highest resident bytes above the base line; None where nothing tells."""
+        try:
+            lines = Path("/proc/self/status").read_text().splitlines()
+        except OSError:
+            return None
+        for line in lines:
+            if line.startswith("VmHWM:"):
+                return float(max(0, int(line.split()[1]) * 1024 - self._base_bytes))
+        return None

@@ -27,8 +27,6 @@ class TelemetryReading:
         Median of the samples.
     temperature_c : float or None
         Highest sample, degrees Celsius.
-    power_limit_w : float or None
-        The limit that was set.
     throttle_reasons : tuple of str
         Why the clock was held back in any sample (``"power_cap"``, ``"thermal"``), sorted.
     other_processes : int or None

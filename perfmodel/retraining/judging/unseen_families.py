@@ -33,11 +33,6 @@ def unseen_families(
 ) -> AskedSet | None:
     """Return published steps, asked as if their families were unknown.
 
-    Parameters
-    ----------
-    corpus : sequence of StepSample
-        What the candidate learned from.
-
     Returns
     -------
     AskedSet or None

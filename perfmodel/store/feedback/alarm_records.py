@@ -74,8 +74,6 @@ class Alarm:
         When these were received; UTC, ISO 8601.
     also : tuple of str
         Other groups that explain it nearly as well, ``"<kind> <value>"``.
-    doubts : tuple of Doubt
-        Newest first.
     told : str or None
         The last state of it that a webhook was sent.
     """

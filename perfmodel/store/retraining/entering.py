@@ -34,8 +34,6 @@ class Decision:
         As it shall be; where a retraining starts it begins from here.
     trigger : Trigger or None
         Of the retraining that starts; None: none does.
-    why : str
-        For people.
     """
 
     mark: Mark

@@ -16,8 +16,6 @@ class PollingThread(ABC):
 
     Parameters
     ----------
-    name : str
-        Of the thread.
     every_s : float
         How often it looks.
     complaint : str

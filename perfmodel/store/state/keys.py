@@ -34,7 +34,7 @@ class StoredKey:
     revoked_at: str | None = None
 
 
-class KeyStore(SharedStore):
+class KeyRows(SharedStore):
     """Keeps keys; none is ever removed."""
 
     def all(self) -> tuple[StoredKey, ...]:

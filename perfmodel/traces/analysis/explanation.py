@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, MissingExtraError
-from perfmodel.traces.analysis.host_operators import host_operators
+from perfmodel.graph.cost.base import REGISTER, OpClass
+from perfmodel.graph.vocabulary import canonical_op
 from perfmodel.traces.analysis.operator_work import PricedOperator, priced_operators, unpriced
-from perfmodel.traces.analysis.operators import joined_share, traced_operators
+from perfmodel.traces.analysis.operators import (
+    TracedOperator,
+    is_priced,
+    joined_share,
+    traced_operators,
+)
 from perfmodel.traces.analysis.steps import Steps, find_steps
 from perfmodel.traces.analysis.timeline import DeviceTime, device_times
-from perfmodel.traces.trace import Trace
+from perfmodel.traces.trace import PHASES, Trace
 from perfmodel.traces.traced_devices import TracedDevice
 
 #: Below it times of kernels are not told apart well enough from each other by whom they are.
@@ -183,3 +191,58 @@ def _unjoined(trace: Trace, share: float) -> str:
         else "the trace holds no operators, only what the device did"
     )
     return f"Only {100 * share:.1f} % of device time could be joined to operators: {why}."
+
+
+def host_operators(trace: Trace, start_ns: int, end_ns: int) -> tuple[TracedOperator, ...]:
+    """Return the outermost priced calls in a window with the time they took, longest first.
+
+    Calls around them hand work on, calls inside are their parts. Of a trace that tells no times at
+    all, as execution traces do not, all calls are counted and take none.
+    """
+    operators = trace.operators
+    told = (operators.start_ns >= start_ns) & (operators.start_ns < end_ns)
+    told &= operators.duration_ns >= 0
+    told |= bool((operators.start_ns < 0).all())
+    rows = np.flatnonzero(told & _outermost(trace))
+    time_ns: Counter[tuple[int, int, int]] = Counter()
+    calls: Counter[tuple[int, int, int]] = Counter()
+    columns = (operators.name, operators.arguments, operators.phase, operators.duration_ns)
+    for name, arguments, phase, duration_ns in zip(
+        *(column[rows].tolist() for column in columns), strict=True
+    ):
+        time_ns[name, arguments, phase] += max(duration_ns, 0)
+        calls[name, arguments, phase] += 1
+    found = [_operator(trace, key, calls[key], total) for key, total in time_ns.items()]
+    return tuple(sorted(found, key=lambda one: (-one.time_s, -one.calls)))
+
+
+def _outermost(trace: Trace) -> npt.NDArray[np.bool_]:
+    """Return which calls are priced and not inside of one that is."""
+    operators = trace.operators
+    priced = np.array([is_priced(name) for name in trace.names], dtype=np.bool_)
+    own = priced[operators.name] if len(operators) else np.zeros(0, dtype=np.bool_)
+    inside = np.zeros(len(operators), dtype=np.bool_)
+    current = operators.parent.copy()
+    waiting = np.flatnonzero(current >= 0)
+    while len(waiting):
+        inside[waiting] |= own[current[waiting]]
+        current[waiting] = operators.parent[current[waiting]]
+        waiting = waiting[current[waiting] >= 0]
+    return np.asarray(own & ~inside)
+
+
+def _operator(trace: Trace, key: tuple[int, int, int], calls: int, total_ns: int) -> TracedOperator:
+    name, arguments, phase = trace.names[key[0]], key[1], max(key[2], 0)
+    entry = REGISTER.get(canonical_op(name))
+    return TracedOperator(
+        name=name,
+        op=canonical_op(name),
+        op_class=(OpClass.OTHER if entry is None else entry.op_class).value,
+        phase=PHASES[phase],
+        arguments=trace.arguments[arguments] if arguments >= 0 else None,
+        calls=calls,
+        kernels=0,
+        time_s=total_ns / 1e9,
+        joined=True,
+        kernel_names=(),
+    )

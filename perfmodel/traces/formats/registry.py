@@ -19,12 +19,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol, cast
 
-from perfmodel.errors import InvalidTraceError, UnknownWordError
+from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.formats.unpacking import HEAD_BYTES, read_head
 from perfmodel.traces.limits import DEFAULT_LIMITS, TraceLimits
 from perfmodel.traces.trace import Trace
 
-__all__ = ["FORMATS", "HEAD_BYTES", "TraceFormat", "TraceReader", "read_trace", "trace_format"]
+__all__ = ["FORMATS", "HEAD_BYTES", "TraceFormat", "TraceReader", "read_trace"]
 
 
 class TraceReader(Protocol):
@@ -86,19 +86,6 @@ _ALL = (
 FORMATS: Mapping[str, TraceFormat] = MappingProxyType(
     {name: TraceFormat(name=name, module=module, description=text) for name, module, text in _ALL}
 )
-
-
-def trace_format(name: str) -> TraceFormat:
-    """Return a trace format by its name.
-
-    Raises
-    ------
-    UnknownWordError
-        With the names there are.
-    """
-    if name not in FORMATS:
-        raise UnknownWordError(name, field="trace format", known=tuple(FORMATS))
-    return FORMATS[name]
 
 
 def read_trace(path: Path, limits: TraceLimits = DEFAULT_LIMITS) -> Trace:

@@ -23,8 +23,6 @@ class CaptureFailure:
 
     Parameters
     ----------
-    label : str
-        The job, for people.
     reason : str
         Class of the error; ``"crashed"`` or ``"took too long"`` where the worker ended.
     """
@@ -48,8 +46,6 @@ class CaptureChild:
 
         Parameters
         ----------
-        label : str
-            The job, for people.
         job : mapping
             From :func:`~perfmodel.graph.job_form.job_to_dict`; one that no job may be is a failure.
         """

@@ -77,10 +77,6 @@ class Evidence:
         Rows of its own golden answers that it does not repeat.
     learned_keys : frozenset of str
         Identities of what it learned from.
-    devices : frozenset of str
-        Devices that it has learned.
-    schema_version : int
-        Of its columns.
     damaged : mapping of str to str
         Files that are not what was written, with the reason.
     size_bytes, load_time_s, answers_per_s : float

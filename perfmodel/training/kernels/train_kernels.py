@@ -39,8 +39,6 @@ def train_kernels(
     ----------
     limit : int
         Most calls of one operator on one device.
-    settings : BoosterSettings
-        Of the trees.
     scores : dict or None
         Held-out scores for the manifest.
 

@@ -28,16 +28,9 @@ from perfmodel.errors import TrainingError
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.placement.data_parallel.data_parallel import DataParallelCells
 from perfmodel.placement.data_parallel.data_parallel_constants import DataParallelConstants
-from perfmodel.placement.least_squares import least_squares
+from perfmodel.placement.least_squares import dampened, least_squares
 from perfmodel.placement.topology.links import LinkClass
 from perfmodel.training.placement_fits.fitted_file import document, rounded
-from perfmodel.training.placement_fits.observed_links import (
-    EXPECTED_EFFECT,
-    EXPECTED_ERROR,
-    SMALL_EFFECT,
-    SMALL_ERROR,
-    dampened,
-)
 from perfmodel.training.placement_rows.data_parallel_rows import (
     DataParallelRow,
     columns,
@@ -46,6 +39,11 @@ from perfmodel.training.placement_rows.data_parallel_rows import (
 )
 
 _DIFFERENCE = 1e-6
+
+#: Errors from which on the loss is no longer square, and those that are expected: of a step, and
+#: of the log of a machine's slowdown.
+SMALL_ERROR, EXPECTED_ERROR = 0.01, 0.03
+_SMALL_EFFECT, _EXPECTED_EFFECT = 0.1, 0.2
 
 SOURCE = "lambdal/deeplearning-benchmark; NVIDIA/DeepLearningExamples"
 
@@ -166,7 +164,7 @@ def fit_constants(rows: Sequence[DataParallelRow], *, steps: int = 60) -> DataPa
         return np.concatenate(
             (
                 dampened(errors, SMALL_ERROR) / EXPECTED_ERROR,
-                dampened(links, SMALL_EFFECT) / EXPECTED_EFFECT,
+                dampened(links, _SMALL_EFFECT) / _EXPECTED_EFFECT,
                 (x - middle) / width,
             )
         )

@@ -67,8 +67,6 @@ class ProbePlan:
 
     Parameters
     ----------
-    probes : tuple of Probe
-        Best first.
     error_before : float
         Expected error without any of them.
     candidates : int

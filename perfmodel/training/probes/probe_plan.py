@@ -195,25 +195,6 @@ def narrowed(covariance: FloatArray, measured: FloatArray, noise: float | FloatA
     return after
 
 
-def choose_probes(learner: ProbeChooser, candidates: Sequence[Step], k: int) -> list[int]:
-    """Return the k steps whose measurement tells a learner most about their device.
-
-    Parameters
-    ----------
-    candidates : sequence of Step
-        On the device that is to be measured; also what will be asked about it.
-
-    Returns
-    -------
-    list of int
-        Positions among the candidates, best first.
-    """
-    features = np.asarray(learner.device_features(candidates), dtype=np.float64)
-    noise = noise_with_misfit(features, learner.noise_)
-    prior = prior_of(learner, candidates[0].accelerator.name) if candidates else np.zeros(0)
-    return probe_order(features, prior, noise, k)
-
-
 def noise_with_misfit(features: FloatArray, noise: float | FloatArray) -> FloatArray:
     r"""Return the noise of each candidate, larger the further it lies from the others.
 

@@ -5,11 +5,12 @@ Samples of one capture share one sketch, so that tens of thousands of steps fit 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import MappingProxyType
 
 from perfmodel.devices.catalog import Catalog
@@ -23,12 +24,7 @@ from perfmodel.predictors.folds import Progress
 from perfmodel.training.captures.capture_child import CaptureFailure
 from perfmodel.training.captures.capture_key import capture_key
 from perfmodel.training.captures.kept_sketches import KeptSketch, kept_sketches
-from perfmodel.training.samples.published_models import (
-    ANOTHER_MODEL,
-    agrees,
-    measured_merged,
-    merged,
-)
+from perfmodel.types import Mode
 
 #: Short names of repositories; others go by the name of the repository.
 SOURCE_NAMES: Mapping[str, str] = MappingProxyType(
@@ -197,3 +193,57 @@ def _sample(step: PublishedStep, spec: AcceleratorSpec, kept: KeptSketch) -> Ste
         memory_bytes=step.memory_bytes,
         peak_tensor_bytes=kept.peak_tensor_bytes,
     )
+
+
+#: Said of a step whose model could not be told.
+ANOTHER_MODEL = "the model has another number of parameters than the published one"
+
+#: Counts are published in millions with two digits.
+_ROUNDING = 0.006e6
+_RELATIVE = 0.004
+_MERGED = "reparameterize"
+
+
+def agrees(step: PublishedStep, kept: KeptSketch) -> bool:
+    """Tell whether a captured model can be the published one; yes where a count is not known."""
+    published, captured = step.parameter_count, kept.parameter_count
+    if published is None or captured is None:
+        return True
+    return abs(published - captured) <= max(_ROUNDING, _RELATIVE * published)
+
+
+def merged(job: Job) -> Job | None:
+    """Return the job with merged branches; None where that is no option."""
+    if not (job.model or "").startswith("timm/") or job.mode is not Mode.INFERENCE:
+        return None
+    return dataclasses.replace(job, model_kwargs={**job.model_kwargs, _MERGED: True})
+
+
+def measured_merged(
+    steps: Sequence[PublishedStep], plain: Sequence[KeptSketch | None], merges: Mapping[int, bool]
+) -> set[int]:
+    """Return which steps were measured with merged branches.
+
+    Parameters
+    ----------
+    plain : sequence of KeptSketch or None
+        Capture of each as it is named.
+    merges : mapping of int to bool
+        By position, for steps whose plain capture does not agree: whether the merged one does.
+
+    Returns
+    -------
+    set of int
+        Those, and all steps of the same family in the same table: a table is measured in one way,
+        and few models tell the difference by the digits that are published.
+    """
+    told = {_table(steps[i], plain[i]) for i, agreed in merges.items() if agreed}
+    return {
+        i
+        for i, (step, kept) in enumerate(zip(steps, plain, strict=True))
+        if kept is not None and _table(step, kept) in told
+    }
+
+
+def _table(step: PublishedStep, kept: KeptSketch | None) -> tuple[str, str]:
+    return PurePath(step.origin.file).name, kept.family if kept is not None else ""

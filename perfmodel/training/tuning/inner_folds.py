@@ -106,7 +106,8 @@ class InnerFolds:
         held = np.flatnonzero(self.task.fold == question.fold)
         if not len(held) or len(held) == len(self.task.fold):
             return np.zeros(0), held[:0]
-        task = replace(self.task, **question.settings)  # type: ignore[arg-type]
+        settings = replace(self.task.settings, **question.settings)  # type: ignore[arg-type]
+        task = replace(self.task, settings=settings)
         if question.learner == NETWORK:
             logs, _ = task.network(question.fold).log_times(task.table, held)
         else:

@@ -66,11 +66,6 @@ def rules_like(job: Job, others: Sequence[Rules], capturing: Capturing) -> list[
     """Return the rules of a program that has the structure of another; None where it has not.
 
     Three captures tell for each kind of batches: one what is another, two whether the rest is not.
-
-    Parameters
-    ----------
-    others : sequence of Rules
-        All rules of the other program.
     """
     found = []
     for rules in others:

@@ -73,13 +73,7 @@ class LibraryFolder:
                 yield self._build(model)
 
     def check(self, model: Job, sizes: Sequence[int]) -> list[str]:
-        """Return the programs of a model whose shipped graphs are not what a capture gives.
-
-        Parameters
-        ----------
-        sizes : sequence of int
-            Batch sizes to compare at.
-        """
+        """Return the programs of a model whose shipped graphs are not what a capture gives."""
         file = GraphFolder(self._folder).file(model_key(model))
         wrong = []
         for program in wanted_programs(model) if file else ():

@@ -69,8 +69,6 @@ class Args:
 
     Parameters
     ----------
-    names : list of str
-        Of the candidates, in order.
     nodes : mapping or None
         The v1.NodeList that came; None: names came.
     """

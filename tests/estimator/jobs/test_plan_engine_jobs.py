@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfmodel.estimator.jobs.plan_engine_jobs import has_plan_engine
+from perfmodel.estimator.jobs.prepared_job import has_plan_engine
 from perfmodel.graph.job import Job
 from perfmodel.types import Mode, Precision
 

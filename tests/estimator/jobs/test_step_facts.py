@@ -12,7 +12,7 @@ from synthetic_workloads import mlp
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator import CapturedStep
-from perfmodel.estimator.jobs import code_versions
+from perfmodel.estimator.jobs import graph_library
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.jobs.step_facts import StepFacts, facts_from, facts_to_keep
@@ -213,12 +213,12 @@ def test_other_code_is_another_version(tmp_path: Path, monkeypatch: pytest.Monke
     formula = package / "graph" / "cost" / "matmul.py"
     formula.write_text("FLOPS = 2")
     monkeypatch.setattr(
-        code_versions, "__file__", str(package / "estimator" / "jobs" / "code_versions.py")
+        graph_library, "__file__", str(package / "estimator" / "jobs" / "graph_library.py")
     )
-    versions = [code_versions.facts_version.__wrapped__()]
+    versions = [graph_library.facts_version.__wrapped__()]
     formula.write_text("FLOPS = 3")
-    versions.append(code_versions.facts_version.__wrapped__())
+    versions.append(graph_library.facts_version.__wrapped__())
     (package / "estimator" / "facade.py").write_text("")
-    versions.append(code_versions.facts_version.__wrapped__())
+    versions.append(graph_library.facts_version.__wrapped__())
     assert versions[0] != versions[1] == versions[2]
-    assert code_versions.facts_version() not in versions
+    assert graph_library.facts_version() not in versions

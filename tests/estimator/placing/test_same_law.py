@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.placing.cells import Cells, CellStep, predicted_cell
 from perfmodel.estimator.placing.columns import ReplicaColumns
-from perfmodel.estimator.placing.placed import CAPTURED
-from perfmodel.estimator.placing.replicas import is_plain
+from perfmodel.estimator.placing.placed import CAPTURED, placed_step
+from perfmodel.estimator.placing.replicas import is_replicated
 from perfmodel.estimator.tables.curve import CurveQuestion, placement_of
 from perfmodel.graph.job import Job
 from perfmodel.placement.topology.parse import parse_placement
@@ -27,7 +29,18 @@ PLAIN = (
     "(4+1)xA100@ib-100g zero=3",
     "T4 zero=3",
 )
-OTHER = ("A10 fraction=0.5", "A100-SXM4-40GB/1g.5gb", "A10 cores=2", "4xA10 tp=2")
+SLOWED = (
+    "A10 fraction=0.5",
+    "A100-SXM4-40GB/1g.5gb",
+    "2xA10 power_limit_w=90",
+    "2xH100-SXM5-80GB+3xA10 power_limit_w=180",
+    "2x(8xA100-SXM4-80GB)@ib-400g zero=1 power_limit_w=250",
+)
+SHARED = {
+    "nodes": [{"accelerator": "A10", "count": 4}],
+    "shared_with": ["ResNet-18", {"model": "zoo/two", "mode": "inference", "batch_size": 4}],
+}
+OTHER = ("A10 cores=2", "4xA10 tp=2")
 
 
 MODES = [(model, mode) for model in ("zoo/one", "zoo/two") for mode in Mode]
@@ -52,13 +65,29 @@ def test_numbers_columns_and_blocks_answer_alike(estimator: Estimator) -> None:
         for text in PLAIN:
             placement = estimator.core.resolve(parse_placement(text))
             cell = predicted_cell(estimator.core, prepared, placement)
-            in_columns = CAPTURED.steps(cell).at((0, 0))
+            in_columns = placed_step(cell)
             assert close(CAPTURED.step(cell), in_columns), (model, mode, text)
             columns = ReplicaColumns.of([placement, placement])
             block = Cells(
                 jobs=[prepared] * 2, predictions=list(cell.predictions) * 2, columns=columns
             )
             assert close(CAPTURED.steps(block).at((1, 1)), in_columns), (model, mode, text)
+
+
+@pytest.mark.parametrize("asked", [*SLOWED, SHARED])
+def test_what_slows_replicas_down_is_answered_alike(estimator: Estimator, asked: Any) -> None:
+    for model, mode in MODES:
+        job = Job(model=model, mode=mode, batch_size=7, accumulation_steps=2)
+        prepared = estimator.core.prepare(job)
+        placement = estimator.core.resolve(parse_placement(asked))
+        cell = predicted_cell(estimator.core, prepared, placement)
+        assert placement.is_slowed and is_replicated(prepared, placement)
+        found, expected = CAPTURED.step(cell), placed_step(cell)
+        assert close(found, expected)
+        assert found.half_width == pytest.approx(expected.half_width, rel=1e-12)
+        assert (found.slowdowns, found.neighbours) == (expected.slowdowns, expected.neighbours)
+        assert found.warnings == expected.warnings
+        assert found.neighbour_bytes == expected.neighbour_bytes
 
 
 def test_growing_counts_need_no_placements(estimator: Estimator) -> None:
@@ -81,7 +110,7 @@ def test_growing_counts_need_no_placements(estimator: Estimator) -> None:
 @pytest.mark.parametrize("text", OTHER)
 def test_what_is_not_plain_is_left_to_columns(estimator: Estimator, text: str) -> None:
     prepared = estimator.core.prepare(Job(model="zoo/one"))
-    assert not is_plain(prepared, estimator.core.resolve(parse_placement(text)))
+    assert not is_replicated(prepared, estimator.core.resolve(parse_placement(text)))
 
 
 def test_gradients_that_are_shared_cost_time(estimator: Estimator) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator.single.analytical import AnalyticalModel
+from perfmodel.estimator.single.compared_operators import OperatorCall, predict_operators
 from perfmodel.estimator.single.loading import load_model
-from perfmodel.estimator.single.operators_alone import OperatorCall, predict_operators
 from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.traces.analysis.operator_work import roofline_s
 from perfmodel.types import Phase, Precision, Role

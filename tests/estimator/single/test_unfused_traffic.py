@@ -12,7 +12,7 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.jobs.capture import capture_in_process
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.estimator.single.analytical import AnalyticalModel
-from perfmodel.estimator.single.unfused_traffic import unfused_s
+from perfmodel.estimator.single.plan_engine import unfused_s
 from perfmodel.placement.transformers.transformer_jobs import transformer_shape
 from perfmodel.requests import parse_query
 

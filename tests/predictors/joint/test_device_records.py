@@ -69,7 +69,7 @@ def test_a_record_that_is_far_off_hardly_moves_other_jobs(joint: JointPredictor)
     moved = np.abs(_log_times(joint.adapt(wrong), steps) - _log_times(sound, steps))
     # ln 20 = 3 in one of twelve records: their mean would move by 0.25.
     assert moved.max() < 0.1
-    kept = joint.adapt(wrong).records_["Gpu-New"]
+    kept = joint.adapt(wrong).known_.records["Gpu-New"]
     assert kept.doubt[0] > 50 * max(kept.doubt[1:].max(), 1e-4)
 
 
@@ -85,7 +85,7 @@ def test_networks_made_alike_are_off_alike_as_far_as_records_say_so(
     asked = [one for one in odd if one.model.endswith("-2")]
     steps, logs = [one.step for one in asked], np.log([one.step_time_s for one in asked])
     adapted = joint.adapt(known)
-    assert adapted.records_["Gpu-New"].spread > 0
+    assert adapted.known_.records["Gpu-New"].spread > 0
     monkeypatch.setattr("perfmodel.predictors.joint.device_records.SPREADS", (0.0,))
     off = [np.abs(_log_times(one, steps) - logs).mean() for one in (adapted, joint.adapt(known))]
     assert off[0] < 0.7 * off[1]
@@ -94,9 +94,9 @@ def test_networks_made_alike_are_off_alike_as_far_as_records_say_so(
 def test_a_device_that_is_slow_on_everything_shares_nothing_more() -> None:
     # Networks of three passes are off by make themselves.
     joint = JointPredictor(folds=2, epochs=8, rounds=20).fit(world.samples(world.KNOWN[:2]))
-    assert joint.adapt(RECORDS).records_["Gpu-New"].spread == 0
+    assert joint.adapt(RECORDS).known_.records["Gpu-New"].spread == 0
     # A single record cannot tell whether its device or its make is slow.
-    assert joint.adapt(RECORDS[:1]).records_["Gpu-New"].spread == 0
+    assert joint.adapt(RECORDS[:1]).known_.records["Gpu-New"].spread == 0
 
 
 def test_records_from_before_shapes_were_kept_share_nothing() -> None:

@@ -71,7 +71,7 @@ def test_what_was_learned_from_is_answered_as_if_its_family_were_unseen(
 def test_families_left_out_are_answered_well(joint: JointPredictor) -> None:
     assert len(joint.residuals_) == len(joint.regimes_) == len(SAMPLES)
     assert np.mean(np.abs(joint.residuals_)) < 0.1
-    assert len(joint.members_) == joint.folds + 1
+    assert len(joint.members_) == joint.settings.folds + 1
     assert set(joint.regimes_) == {
         (kind, mode, "eager", "pytorch")
         for kind in ("cpu", "gpu")
@@ -86,7 +86,7 @@ def test_no_member_saw_the_families_it_is_judged_by(joint: JointPredictor) -> No
         job = architecture_key(sample.step.sketch, sample.step.batch_size)
         folds.setdefault(sample.family, set()).add(joint.fold_of_job_[job])
     assert all(len(found) == 1 for found in folds.values())
-    assert set().union(*folds.values()) == set(range(joint.folds))
+    assert set().union(*folds.values()) == set(range(joint.settings.folds))
     assert ALL not in set().union(*folds.values())
 
 
@@ -256,9 +256,9 @@ def test_probes_narrow_intervals_and_silence_the_warning(joint: JointPredictor) 
 
 def test_adapting_leaves_the_original_as_it_was(joint: JointPredictor) -> None:
     steps = [_new("Gpu-New"), _new("Gpu-S"), SAMPLES[0].step]
-    before, effects = joint.predict(steps), copy.deepcopy(joint.beliefs_.effects)
+    before, effects = joint.predict(steps), copy.deepcopy(joint.known_.beliefs.effects)
     adapted = joint.adapt(BIASED[:5])
-    assert joint.predict(steps) == before and joint.beliefs_.effects == effects == {}
+    assert joint.predict(steps) == before and joint.known_.beliefs.effects == effects == {}
     # Other devices are answered as before by the adapted one too.
     for own, other in zip(adapted.predict(steps[1:]), before[1:], strict=True):
         assert (own.time_s, own.high_s) == pytest.approx((other.time_s, other.high_s), rel=1e-6)
@@ -301,7 +301,7 @@ def test_the_same_seed_answers_the_same() -> None:
 def test_two_families_are_enough_and_one_is_refused() -> None:
     two = [s for s in SAMPLES if s.family in ("family0", "family1")]
     predictor = JointPredictor(epochs=1, rounds=5).fit(two)
-    assert predictor.folds > 2, "some parts hold no family"
+    assert predictor.settings.folds > 2, "some parts hold no family"
     assert np.isfinite(predictor.residuals_).all()
     assert np.isfinite(predictor.predict([_new("Gpu-S")])[0].high_s)
     for corpus in ([s for s in SAMPLES if s.family == "family0"], []):
@@ -371,7 +371,7 @@ def test_operators_alone_are_no_jobs_and_no_known_devices() -> None:
     settings = {"folds": 2, "epochs": 2, "rounds": 10}
     plain = JointPredictor(**settings).fit(SAMPLES)
     found = JointPredictor(**settings).fit(SAMPLES, operators=operators)
-    assert found.devices_ == plain.devices_ and "Gpu-New" not in found.devices_
+    assert found.known_.trained == plain.known_.trained and "Gpu-New" not in found.known_.trained
     assert found.fold_of_job_ == plain.fold_of_job_
     assert len(found.residuals_) == len(SAMPLES)
     # The networks heard them.
@@ -391,7 +391,7 @@ def test_what_was_asked_once_is_answered_after_any_records(joint: JointPredictor
 def test_a_framework_without_records_is_said_and_answered_wider(joint: JointPredictor) -> None:
     step = Step.of(world.new_workload("Gpu-L"))
     plain, foreign = joint.predict([step, replace(step, software={"framework": "jax"})])
-    assert joint.frameworks_ == (Framework.PYTORCH,)
+    assert joint.known_.frameworks == (Framework.PYTORCH,)
     assert any("No step under jax" in warning for warning in foreign.warnings)
     assert not any("No step under" in warning for warning in plain.warnings)
     assert foreign.high_s / foreign.low_s > 1.2 * plain.high_s / plain.low_s

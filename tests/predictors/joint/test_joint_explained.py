@@ -210,12 +210,13 @@ def test_graphs_of_a_stored_predictor_know_their_cells(
 def test_a_cell_of_another_framework_names_it(joint: JointPredictor) -> None:
     own = _sample("made-up/f1-2", "Gpu-L")
     job = architecture_key(own.step.sketch, own.step.batch_size)
-    codes, residuals = joint.memory_.cells_[job]
+    codes, residuals = joint.known_.memory.cells_[job]
     under = codes.copy()
     under[:, 4] = software_code({"framework": "tensorflow"})
     foreign = copy.copy(joint)
-    foreign.memory_ = copy.copy(joint.memory_)
-    foreign.memory_.cells_ = {**joint.memory_.cells_, job: (under, residuals)}
+    memory = copy.copy(joint.known_.memory)
+    memory.cells_ = {**memory.cells_, job: (under, residuals)}
+    foreign.known_ = replace(joint.known_, memory=memory)
     labels = [point.workload for point in near_cells(foreign, own.step, _find)]
     assert labels and all(label.endswith(" tensorflow") for label in labels)
     assert not any("tensorflow" in p.workload for p in near_cells(joint, own.step, _find))

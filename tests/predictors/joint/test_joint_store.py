@@ -56,7 +56,7 @@ def _same(one: JointPredictor, other: JointPredictor) -> None:
 def test_loaded_answers_are_equal(joint: JointPredictor, folder: Path) -> None:
     loaded = load_joint(folder)
     _same(joint, loaded)
-    assert loaded.devices_ == joint.devices_ and loaded.seed == joint.seed
+    assert loaded.known_.trained == joint.known_.trained and loaded.settings == joint.settings
     assert loaded.noise_ == pytest.approx(joint.noise_)
 
 
@@ -86,7 +86,7 @@ def test_effects_from_before_regimes_had_their_own_act_in_all(
     }
     facts["effects"]["Gpu-New"] = own
     (tmp_path / "joint" / FACTS).write_text(json.dumps(facts))
-    belief = load_joint(tmp_path / "joint").beliefs_
+    belief = load_joint(tmp_path / "joint").known_.beliefs
     shares = np.full(size, 1 / size)
     shifts = [
         belief.shift(("Gpu-New", "gpu", mode, compiler), shares)
@@ -172,7 +172,7 @@ def test_files_from_before_frameworks_know_pytorch_alone(copied: Path) -> None:
     facts = json.loads((copied / FACTS).read_text())
     assert facts.pop("frameworks") == ["pytorch"]
     (copied / FACTS).write_text(json.dumps(facts))
-    assert load_joint(copied).frameworks_ == (Framework.PYTORCH,)
+    assert load_joint(copied).known_.frameworks == (Framework.PYTORCH,)
 
 
 def test_a_file_from_before_power_limits_answers_at_the_boost_clock(copied: Path) -> None:
@@ -181,13 +181,13 @@ def test_a_file_from_before_power_limits_answers_at_the_boost_clock(copied: Path
     (copied / FACTS).write_text(json.dumps(facts))
     earlier = load_joint(copied)
     limited = [replace(step, accelerator=Catalog.default().get("T4")) for step in STEPS]
-    assert not earlier.laws.power_limited and earlier.laws.attention_by_release
+    assert not earlier.settings.laws.power_limited and earlier.settings.laws.attention_by_release
     assert earlier.table_of(limited).peaks[:, 0].min() == pytest.approx(
         step_table(limited).peaks[:, 0].min()
     )
     # It stays as it is when it is written again.
     save_joint(earlier, copied.parent / "again")
-    assert not load_joint(copied.parent / "again").laws.power_limited
+    assert not load_joint(copied.parent / "again").settings.laws.power_limited
 
 
 def test_records_from_before_trees_were_heard_by_half_are_answered_as_then(
@@ -196,14 +196,14 @@ def test_records_from_before_trees_were_heard_by_half_are_answered_as_then(
     def without(predictor: JointPredictor, folder: Path) -> JointPredictor:
         save_joint(predictor, folder)
         facts = json.loads((folder / FACTS).read_text())
-        assert facts.pop("heard") == predictor.heard_
+        assert facts.pop("heard") == predictor.known_.heard
         (folder / FACTS).write_text(json.dumps(facts))
         return load_joint(folder)
 
     # Without any record of a device the two are the same.
-    assert without(joint, copied).heard_ == joint.heard_ == 0.5
+    assert without(joint, copied).known_.heard == joint.known_.heard == 0.5
     earlier = copy.copy(joint)
-    earlier.heard_, earlier.halfway_ = 1.0, joint.memory_
+    earlier.known_ = replace(joint.known_, heard=1.0, halfway=joint.known_.memory)
     adapted = earlier.adapt(PROBES)
     _same(adapted, without(adapted, tmp_path / "earlier"))
     of_new = [step for step in STEPS if step.accelerator.name == "Gpu-New"]

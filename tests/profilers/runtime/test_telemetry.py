@@ -15,6 +15,7 @@ from perfmodel.profilers.runtime.counters import (
     DeviceCounters,
     EnergyCounter,
 )
+from perfmodel.profilers.runtime.opening import telemetry_of
 from perfmodel.profilers.runtime.telemetry import NoTelemetry
 from perfmodel.profilers.runtime.vendor_counters import (
     AmdSmiCounters,
@@ -22,7 +23,6 @@ from perfmodel.profilers.runtime.vendor_counters import (
     ZeusCpuEnergy,
     ZeusEnergy,
 )
-from perfmodel.profilers.runtime.watching import telemetry_of
 
 
 class Counter(EnergyCounter):

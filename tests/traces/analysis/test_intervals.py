@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfmodel.traces.analysis.intervals import Spans
+from perfmodel.traces.analysis.timeline import Spans
 
 PAIRS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 8)), max_size=12)
 

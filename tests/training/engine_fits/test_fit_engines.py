@@ -9,8 +9,12 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.graph.job import Job
 from perfmodel.predictors.engines.engine_kernels import EngineKernels
 from perfmodel.predictors.engines.engine_law import EngineLaw
-from perfmodel.training.engine_fits.engine_rows import EngineRow
-from perfmodel.training.engine_fits.fit_engines import errors_left_out, errors_of, fit_law
+from perfmodel.training.engine_fits.fit_engines import (
+    EngineRow,
+    errors_left_out,
+    errors_of,
+    fit_law,
+)
 from perfmodel.types import Compiler, Mode, Precision
 
 DEVICES = ("T4", "A10", "A30", "A100-SXM4-80GB", "L4", "H100-SXM5-80GB", "Quadro-RTX-8000")

@@ -10,8 +10,7 @@ import pytest
 from perfmodel.engines.local_engine import LocalEngine
 from perfmodel.graph.job import Job
 from perfmodel.importers.published import Origin, PublishedStep
-from perfmodel.training.samples.corpus import build_corpus
-from perfmodel.training.samples.published_models import ANOTHER_MODEL, merged
+from perfmodel.training.samples.corpus import ANOTHER_MODEL, build_corpus, merged
 from perfmodel.types import Mode, Precision
 from perfmodel.zoo.timm import build_timm
 

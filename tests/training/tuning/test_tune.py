@@ -61,7 +61,7 @@ def tuned(url: str, *, samples: Sequence[Sample] = SAMPLES, trials: int = 4, **m
 
 
 def test_what_is_usual_is_what_learners_do_by_themselves() -> None:
-    joint = JointPredictor()
+    joint = JointPredictor().settings
     for learner, space in SPACES.items():
         own = joint if learner in (NETWORK, TREES) else new_predictor(learner).settings  # type: ignore[attr-defined]
         assert {name: one.usual for name, one in space.items()} == {

@@ -96,7 +96,6 @@ class _Decoder:
             graph=self.graph(graphs[0], depth=0),
             opsets=opsets,
             functions=dict(functions),
-            ir_version=signed(_integer(fields, 1)),
             producer=f"{self.text(fields, 2)} {self.text(fields, 3)}".strip(),
         )
 

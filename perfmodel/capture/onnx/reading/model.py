@@ -103,5 +103,4 @@ class OnnxModel:
     graph: OnnxGraph
     opsets: Mapping[str, int]
     functions: Mapping[tuple[str, str, str], OnnxFunction]
-    ir_version: int
     producer: str

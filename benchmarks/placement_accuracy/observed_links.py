@@ -15,30 +15,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.data_parallel.data_parallel import DataParallelCells
 from perfmodel.placement.data_parallel.data_parallel_constants import DataParallelConstants
+from perfmodel.placement.least_squares import dampened
+from perfmodel.training.placement_fits.fit_data_parallel import EXPECTED_ERROR, SMALL_ERROR
 
-#: Errors from which on the loss is no longer square, and those that are expected: of a step, and
-#: of the log of a machine's slowdown.
-SMALL_ERROR, EXPECTED_ERROR = 0.01, 0.03
-SMALL_EFFECT, EXPECTED_EFFECT = 0.1, 0.2
 #: Width of the prior: half of the machines lie within it.
 _USUAL_EFFECT = 0.5
 #: From an eighth of the class's slowdown to five hundred times it.
 _GRID = np.linspace(-2.0, 6.2, 83)
-
-
-def dampened(errors: FloatArray, small: float) -> FloatArray:
-    """Return residuals whose squares grow like those of small errors and like large ones.
-
-    Parameters
-    ----------
-    small : float
-        Where one goes over into the other, > 0.
-    """
-    size = small * np.sqrt(2 * (np.sqrt(1 + (errors / small) ** 2) - 1))
-    return np.asarray(np.sign(errors) * size)
 
 
 def observed_slowdown(

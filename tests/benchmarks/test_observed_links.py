@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from made_up_steps import made_up_profile
+from placement_accuracy.observed_links import observed_slowdown
 
 from perfmodel.placement.data_parallel.data_parallel import DataParallelCells
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.topology.links import LinkClass
-from perfmodel.training.placement_fits.observed_links import observed_slowdown
 
 
 def _cells(gradient_bytes: float = 1e9) -> DataParallelCells:
