@@ -18,6 +18,7 @@ from perfmodel.devices.aliases import strip_decorations
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.cpu_bench import Rates
 from perfmodel.devices.drivers.device_facts import DeviceFacts
+from perfmodel.devices.sisters import sisters_of
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import MeasurementError, UnknownAcceleratorError
 
@@ -147,14 +148,13 @@ def _named(facts: DeviceFacts, catalog: Catalog) -> AcceleratorSpec | None:
 def _with_memory(
     named: AcceleratorSpec, facts: DeviceFacts, catalog: Catalog
 ) -> AcceleratorSpec | None:
-    """Return the named card, or the one of the same chip and form whose memory agrees."""
+    """Return the named card, or the one of its name and form whose memory agrees."""
     if facts.memory_bytes is None or _agrees(named, facts.memory_bytes):
         return named
     same = [
         spec
-        for spec in catalog
-        if (spec.chip, spec.form_factor) == (named.chip, named.form_factor)
-        and _agrees(spec, facts.memory_bytes)
+        for spec in sisters_of(named, catalog)
+        if spec.form_factor == named.form_factor and _agrees(spec, facts.memory_bytes)
     ]
     return same[0] if len(same) == 1 else None
 

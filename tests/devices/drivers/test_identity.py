@@ -78,7 +78,7 @@ def test_a_power_cap_is_told_and_rounding_is_none() -> None:
 
 
 def test_an_unknown_card_becomes_an_entry_that_can_be_saved() -> None:
-    unknown = facts("NVIDIA A800-SXM4-80GB", 79.2, architecture="sm_80", found_by=("nvml",))
+    unknown = facts("NVIDIA A900-SXM4-80GB", 79.2, architecture="sm_80", found_by=("nvml",))
     assert identify(unknown, CATALOG).accelerator is None
     rates = Rates(
         gemm_flops_per_s={"fp32": 1.8e13, "bf16": 2.5e14},
@@ -86,11 +86,11 @@ def test_an_unknown_card_becomes_an_entry_that_can_be_saved() -> None:
         engine="torch",
     )
     spec = describe(unknown, rates)
-    assert spec.name == "A800-SXM4-80GB"
+    assert spec.name == "A900-SXM4-80GB"
     assert spec_from_dict(spec_to_dict(spec)) == spec
-    assert CATALOG.with_own([spec], {}).get("NVIDIA A800-SXM4-80GB") == spec
+    assert CATALOG.with_own([spec], {}).get("NVIDIA A900-SXM4-80GB") == spec
     with pytest.raises(MeasurementError, match="how much memory"):
-        describe(facts("NVIDIA A800-SXM4-80GB"), rates)
+        describe(facts("NVIDIA A900-SXM4-80GB"), rates)
 
 
 def test_the_same_device_is_found_by_its_uuid_then_by_its_memory() -> None:
