@@ -206,6 +206,8 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 
 
 def _http_detail(request: Request, status: HTTPStatus, detail: str) -> str:
+    if status is HTTPStatus.NOT_FOUND and request.path_params:
+        return f"There is nothing at {request.url.path}, or nothing that this key may see."
     if status is HTTPStatus.NOT_FOUND:
         return f"There is nothing at {request.url.path}. /docs lists every route."
     if status is HTTPStatus.METHOD_NOT_ALLOWED:

@@ -201,3 +201,9 @@ def test_all_mistakes_are_said_at_once(client: TestClient) -> None:
     ]  # fmt: skip
     assert "A100-SXM4-80GB" in problem["errors"][2]["detail"]
     assert problem["detail"] == problem["errors"][0]["detail"]
+
+
+def test_a_missing_item_is_told_from_a_missing_route(client: TestClient) -> None:
+    item = check_problem(client.get("/v1/jobs/nobody"), 404)["detail"]
+    route = check_problem(client.get("/v1/nowhere"), 404)["detail"]
+    assert "this key may see" in item and "/docs lists every route" in route
