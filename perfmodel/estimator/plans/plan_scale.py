@@ -49,9 +49,9 @@ class PredictedScale:
         known = ReplicaSteps.of(self.core, asked, self.placement)
         usual = job_choice(self.prepared.job, choices[0].plan).checkpointing
         alike = [replace(choice, checkpointing=usual) for choice in choices]
-        alone = plan_step(
-            self.training.alone(self.placement.fabric, alike), self.training.constants
-        )
+        fabric = self.placement.fabric
+        training = self.training.on(fabric.accelerators)
+        alone = plan_step(training.alone(fabric, alike), training.constants)
         batch = np.array(within)
         accumulation = np.array([choice.micro_batches for choice in choices])
         factor = known.single_s(batch, accumulation) / alone.step_time_s
