@@ -17,7 +17,8 @@ from safetensors.numpy import save as save_arrays
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.steps.step import Step
-from perfmodel.features.steps.step_table import step_table
+from perfmodel.features.steps.slow_paths import SLOW_PATHS
+from perfmodel.features.steps.step_table import StepLaws, step_table
 from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.predictors.joint.joint_store import ARRAYS, FACTS, load_joint, save_joint
 from perfmodel.types import Framework
@@ -188,6 +189,18 @@ def test_a_file_from_before_power_limits_answers_at_the_boost_clock(copied: Path
     # It stays as it is when it is written again.
     save_joint(earlier, copied.parent / "again")
     assert not load_joint(copied.parent / "again").settings.laws.power_limited
+
+
+def test_a_file_from_before_releases_told_attention_apart_fuses_it_always(copied: Path) -> None:
+    facts = json.loads((copied / FACTS).read_text())
+    assert facts["settings"].pop("attention_by_release") is True
+    (copied / FACTS).write_text(json.dumps(facts))
+    earlier, newer = load_joint(copied), JointPredictor()
+    old = [replace(step, software={"torch": "1.13"}) for step in STEPS]
+    written = SLOW_PATHS.index("parts")
+    assert earlier.settings.laws == StepLaws(power_limited=True)
+    assert not earlier.table_of(old).slow_rates[:, written].any()
+    assert newer.table_of(old).slow_rates[:, written].any()
 
 
 def test_records_from_before_trees_were_heard_by_half_are_answered_as_then(
