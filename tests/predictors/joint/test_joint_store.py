@@ -16,8 +16,8 @@ from safetensors.numpy import save as save_arrays
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import DamagedArtifactError
-from perfmodel.features.steps.step import Step
 from perfmodel.features.steps.slow_paths import SLOW_PATHS
+from perfmodel.features.steps.step import Step
 from perfmodel.features.steps.step_table import StepLaws, step_table
 from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.predictors.joint.joint_store import ARRAYS, FACTS, load_joint, save_joint
