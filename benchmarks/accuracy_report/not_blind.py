@@ -28,6 +28,13 @@ NOT_BLIND: tuple[str, ...] = (
     "(`perfmodel/features/steps/slow_paths.py`): after a look at nest, hiera and "
     "efficientformerv2 on RTX 3090, RTX 4090 and RTX PRO 6000; the forms come from the code "
     "of PyTorch.",
+    "What attention by its parts costs (same file): its bytes are counted, not fitted, but were "
+    "compared with all of timm on RTX 3090, what is locked included; that NVIDIA's BERT writes its "
+    "scores, and under apex in half precision, after a look at Lambda's devices outside the "
+    "lockbox.",
+    "That the encoders beside FasterTransformer are learned from: all their steps lie in the "
+    "lockbox, and they and all others of T4 and A100-SXM4-40GB, which lie there too, were looked "
+    "at.",
     "That operators alone are learned from, and not about launches: after a look at the same "
     "three GPUs, each left out. Where a card is left out, so are operators of all cards that "
     "carry its chip; whole steps of those stay in.",

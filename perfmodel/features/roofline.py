@@ -14,8 +14,6 @@ every node the whole cache C at ``CACHE_SPEEDUP`` times the memory bandwidth::
 
 Only priced nodes enter the bound; a node without a formula has no FLOPs, and its ``roofline_s``
 is its operands and results over the bandwidth.
-
-Small beside the node table, so that it is kept with a graph that is not in memory itself.
 """
 
 from __future__ import annotations
@@ -41,6 +39,8 @@ _KEPT = "_node_work"
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NodeWork:
     """Work of every node of one graph.
+
+    Small beside the node table, so that it is kept with a graph that is not in memory itself.
 
     Parameters
     ----------

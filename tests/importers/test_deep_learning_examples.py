@@ -169,3 +169,8 @@ def test_translating_word_by_word_is_another_workload(tmp_path: Path) -> None:
 def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="nvidia_dle_training"):
         read_deep_learning_examples(tmp_path)
+
+
+def test_a_page_without_a_container_ran_in_one_of_its_time(tmp_path: Path) -> None:
+    (step,) = training(tmp_path, {**BERT, "ngc_container": None}).steps
+    assert step.job.software["torch"] == "1.9.0"

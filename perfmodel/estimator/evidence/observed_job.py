@@ -1,8 +1,8 @@
 """A job with all that was observed: of itself, and of others on the machines it is asked about.
 
-Whether its caller says that it is a script says which population of jobs its observed steps come
-from, and where nothing was observed which of the two answers; it changes neither the graph nor
-whose observations count.
+What its caller says of it, a script or a bare step, tells which population of jobs its observed
+steps come from, and where nothing was observed which of the two answers; it changes neither the
+graph nor whose observations count.
 """
 
 from __future__ import annotations

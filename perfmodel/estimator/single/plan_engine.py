@@ -1,7 +1,5 @@
 """Language models on one accelerator: predictions weighed against the equations for plans.
 
-Memory traffic of a captured step that the equations of language models know nothing of.
-
 The equations were fitted on models whose point-wise work is written in few kernels (MPT, GPT of
 Megatron). A step whose activations, norms or rotations are written as many operators moves more,
 and where each operator is a kernel of its own, that waits for the memory::
