@@ -83,7 +83,10 @@ def _seen_of(
     observations: Mapping[int, Sequence[Observation]], rows: Sequence[int]
 ) -> tuple[Observation, ...]:
     """Return what was observed of a job, which its batches share: each observation once."""
-    seen = [one for row in rows for one in observations.get(row, ())]
+    return _once([one for row in rows for one in observations.get(row, ())])
+
+
+def _once(seen: Sequence[Observation]) -> tuple[Observation, ...]:
     return tuple({id(one): one for one in seen}.values())
 
 
@@ -99,7 +102,7 @@ def seen_by_type(
         for row, seen in observations.items()
     }
     return {
-        row: _seen_of({**good, row: observations.get(row, ())}, [row, *family])
+        row: _once([*observations.get(row, ()), *_seen_of(good, family)])
         for family in rows.values()
         for row in family
     }
