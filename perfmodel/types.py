@@ -34,6 +34,11 @@ class Precision(StrEnum):
         """Key of :attr:`AcceleratorSpec.peak_flops` at which matrix work of this precision runs."""
         return self.value.removeprefix("amp_")
 
+    @property
+    def is_autocast(self) -> bool:
+        """Whether it casts what is computed, and keeps parameters as they are."""
+        return self.value.startswith("amp_")
+
 
 class MemoryFormat(StrEnum):
     """Layout of 4-d activations."""

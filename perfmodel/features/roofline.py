@@ -216,7 +216,7 @@ def settings(workload: Workload) -> FloatArray:
             workload.mode is Mode.TRAINING,
             workload.memory_format is MemoryFormat.CHANNELS_LAST,
             precision not in (Precision.FP32, Precision.TF32),
-            precision.value.startswith("amp_"),
+            precision.is_autocast,
             *(workload.compiler is compiler for compiler in LEARNED_COMPILERS),
             spec.kind == "gpu",
             spec.kind == "cpu",

@@ -39,7 +39,6 @@ _DTYPES: Mapping[Precision, str] = MappingProxyType(
         Precision.INT8: "bfloat16",
     }
 )
-_AUTOCAST = (Precision.AMP_FP16, Precision.AMP_BF16)
 _WIDE = "float32"
 _FLOATS = ("float32", "float16", "bfloat16")
 #: Types that no precision stands for.
@@ -56,7 +55,7 @@ def in_precision(graph: Graph, precision: Precision) -> Graph:
     wanted = _DTYPES[precision]
     if others or not own:
         return graph
-    if precision in _AUTOCAST:
+    if precision.is_autocast:
         return _autocast(graph, wanted) if own == _WIDE else graph
     return graph if own == wanted else _retyped(graph, own, wanted)
 
@@ -66,11 +65,6 @@ def as_it_computes(job: Job, graph: Graph, stated: Mapping[str, Any]) -> Job:
     if stated.get("precision") is not None or job.mixed_precision is not None:
         return job
     return replace(job, precision=own_precision(graph) or job.precision)
-
-
-def is_autocast(precision: Precision) -> bool:
-    """Whether a precision casts what it computes, and keeps parameters as they are."""
-    return precision in _AUTOCAST
 
 
 def own_precision(graph: Graph) -> Precision | None:
@@ -89,7 +83,7 @@ def own_precision(graph: Graph) -> Precision | None:
     is_autocast = dtype != _WIDE and _keeps_wide(graph)
     return next(
         one for one, computed in _DTYPES.items()
-        if computed == dtype and (one in _AUTOCAST) is is_autocast
+        if computed == dtype and one.is_autocast is is_autocast
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from perfmodel.errors import InvalidInputError, MissingExtraError
 from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.estimator.jobs.captured_view import asked_in
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.graph.in_precision import as_it_computes, is_autocast
+from perfmodel.graph.in_precision import as_it_computes
 from perfmodel.graph.job_form import parse_job
 from perfmodel.graph.job_identity import job_reference
 
@@ -64,6 +64,6 @@ def prepare_module(
     graph = capture(program_of(bundle, job), source=source_of(bundle, job))
     named = replace(as_it_computes(job, graph, settings), graph=graph.content_hash)
     step = CapturedStep(graph=graph, tokens_per_sample=bundle.tokens_per_sample)
-    if not is_autocast(named.arithmetic):  # whose casts the capture has made
+    if not named.arithmetic.is_autocast:  # whose casts the capture has made
         step = asked_in(step, named.arithmetic)
     return PreparedJob(job=named, key=job_reference(named), step=step)

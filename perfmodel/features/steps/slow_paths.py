@@ -165,7 +165,7 @@ def bytes_of_parts(
         return 0.0
     if precision in (Precision.FP32, Precision.TF32):
         return _PARTS_FULL
-    is_autocast = precision.value.startswith("amp_") and "apex" not in software
+    is_autocast = precision.is_autocast and "apex" not in software
     return _PARTS_AUTOCAST if is_autocast else _PARTS_HALF
 
 

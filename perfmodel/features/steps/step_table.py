@@ -293,7 +293,7 @@ def step_settings(step: Step) -> list[float]:
         float(step.mode is Mode.TRAINING),
         float(step.memory_format is MemoryFormat.CHANNELS_LAST),
         float(precision in (Precision.FP32, Precision.TF32)),
-        float(precision.value.startswith("amp_")),
+        float(precision.is_autocast),
         float(precision in (Precision.BF16, Precision.AMP_BF16)),
         float(precision is Precision.INT8),
         float(step.compiler in FUSING),
