@@ -90,6 +90,8 @@ class Connection:
         self._heard.statuses[word] += 1
 
     async def _converse(self, request: bytes) -> str:
+        if self._streams is not None and self._streams[0].at_eof():
+            self.close()  # the server hung up while nothing was asked: any client opens another
         if self._streams is None:
             self._streams = await asyncio.open_connection("127.0.0.1", self._port)
         reader, writer = self._streams

@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from perfmodel.errors import (
     BusyError,
@@ -31,6 +32,10 @@ from service.http.redaction import without_own_paths, without_places
 logger = logging.getLogger(__name__)
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
+
+#: Of a request whose sender hung up before it was whole; nobody reads it. As nginx has it, since no
+#: standard has one.
+CLIENT_CLOSED_REQUEST = 499
 
 #: Seconds after which a caller that was turned away may try again.
 RETRY_AFTER_S = 1
@@ -89,6 +94,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(PerfModelError, _on_perfmodel_error)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(ClientDisconnect, _on_disconnect)
     app.add_exception_handler(Exception, _on_defect)
 
 
@@ -233,6 +239,11 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
         errors=errors,
     )
     return problem_response(content)
+
+
+async def _on_disconnect(_: Request, __: Exception) -> Response:
+    # No defect of the service: its log and its alerts are not for callers to fill.
+    return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
 async def _on_defect(request: Request, error: Exception) -> Response:
