@@ -41,6 +41,9 @@ from service.versions.model_source import ModelSource
 T = TypeVar("T")
 Answer = TypeVar("Answer", bound=Curve | Ranking | PlanRanking | Explanation)
 
+#: Threads that answer. They hold one lock in turn, and the loop waits for it with them: two for one
+#: caller, so that what is short passes what is long, and one that stays free for the next.
+_ANSWERING = 3
 #: Questions of a route that may wait for an analytical answer.
 _MOST_FALLBACKS = 64
 #: Versions of the model that may wait to be loaded.
@@ -70,7 +73,7 @@ class Dispatcher:
         most = settings.max_waiting
         waiting = settings.max_waiting_captures
         self.threads = Lanes(
-            ThreadPool("answer", self.metrics, workers=4, most=most),
+            ThreadPool("answer", self.metrics, workers=_ANSWERING, most=most),
             ThreadPool("capture", self.metrics, workers=waiting, most=waiting),
         )
         self._background = ThreadPool("background", self.metrics, workers=1, most=most)
