@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from perfmodel.graph.cost.recurrent import GATES
 from perfmodel.graph.ir import AttrValue, Node, Tensor
 
 
@@ -42,8 +43,20 @@ class ConvolutionShape(NamedTuple):
     transposed: float = 0.0
 
 
+class Recursion(NamedTuple):
+    """What a recurrent layer does one after the other; 0 for other operators.
+
+    ``steps`` is the length of the longest chain of steps that wait for each other,
+    ``reread_bytes`` what all steps but the first read of the weights again.
+    """
+
+    steps: float = 0.0
+    reread_bytes: float = 0.0
+
+
 NO_GEMM = GemmShape()
 NO_CONVOLUTION = ConvolutionShape()
+NO_RECURSION = Recursion()
 
 
 def gemm_shape(outputs: tuple[Tensor, ...], flops: float) -> GemmShape:
@@ -117,6 +130,34 @@ def convolution_shape(
         width_out=float(result.shape[-1]),
         gradients=float(len(outputs)) if backward else 0.0,
         transposed=float(transposed),
+    )
+
+
+def recursion(node: Node, inputs: tuple[Tensor, ...]) -> Recursion:
+    """Return what a recurrent layer, or its backward call, does one after the other.
+
+    Layers of one direction follow each other by a step; a layer of two directions, which wait for
+    nobody but themselves, needs the whole of the one before.
+
+    Parameters
+    ----------
+    node : Node
+        ``lstm(input, weights ...)`` and the like, with the attributes of cuDNN's layers.
+    """
+    gates = GATES.get(node.op.removesuffix("_backward"))
+    hidden = _whole(node.attrs.get("hidden_size"), 0)
+    if gates is None or not hidden or len(inputs) < 2 or len(inputs[0].shape) < 2:
+        return NO_RECURSION
+    packed = node.attrs.get("batch_sizes")
+    time_axis = 1 if node.attrs.get("batch_first") and len(inputs[0].shape) > 2 else 0
+    length = len(packed) if isinstance(packed, tuple) and packed else inputs[0].shape[time_axis]
+    layers = max(1, _whole(node.attrs.get("num_layers"), 1))
+    is_bidirectional = bool(node.attrs.get("bidirectional"))
+    width = _whole(node.attrs.get("proj_size"), 0) or hidden
+    weight_bytes = gates * hidden * width * inputs[1].size_bytes / max(1, inputs[1].element_count)
+    return Recursion(
+        steps=float(length * layers if is_bidirectional else length + layers - 1),
+        reread_bytes=max(0, length - 1) * layers * (1 + is_bidirectional) * weight_bytes,
     )
 
 

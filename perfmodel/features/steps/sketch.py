@@ -24,6 +24,7 @@ import numpy.typing as npt
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.dataflow import Dataflow
 from perfmodel.features.nodes import OP_CLASSES, STATIC_COLUMNS, NodeTable, node_table
+from perfmodel.features.operand_shapes import NO_RECURSION, recursion
 from perfmodel.graph.cost.base import OpClass
 from perfmodel.graph.ir import Graph
 from perfmodel.types import Role
@@ -50,6 +51,7 @@ _FUSIBLE = np.isin(
 _CONTRACTION_CODES = [
     _CODE[c] for c in (OpClass.MATMUL, OpClass.CONVOLUTION, OpClass.ATTENTION, OpClass.RECURRENT)
 ]
+_RECURRENT = _CODE[OpClass.RECURRENT]
 #: Under which name it lies with its graph.
 _KEPT = "_step_sketch"
 #: Shares are kept in steps of one eighth: equal blocks of a deep network then have equal rows.
@@ -87,6 +89,9 @@ class StepSketch:
     op_class, phase : ndarray of int8, shape (rows,)
         Codes of :data:`~perfmodel.features.nodes.OP_CLASSES` and ``PHASES``.
     matrix, priced : ndarray of bool, shape (rows,)
+    recursion : ndarray, shape (rows, 2)
+        Steps that wait for each other and bytes read again, see
+        :class:`~perfmodel.features.operand_shapes.Recursion`.
     role_bytes : ndarray, shape (len(ROLE_COLUMNS),)
         Bytes of distinct storages by role.
     class_of_node : ndarray of int64, shape (nodes,)
@@ -106,6 +111,7 @@ class StepSketch:
     phase: npt.NDArray[np.int8]
     matrix: npt.NDArray[np.bool_]
     priced: npt.NDArray[np.bool_]
+    recursion: FloatArray
     role_bytes: FloatArray
     view_count: int
     class_of_node: IntArray
@@ -122,7 +128,16 @@ class StepSketch:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> StepSketch:
-        """Read back what :meth:`to_arrays` gave."""
+        """Read back what :meth:`to_arrays` gave.
+
+        Raises
+        ------
+        KeyError
+            Something is missing. Recursions may be, where there is no recurrent layer: there were
+            sketches before them.
+        """
+        if "recursion" not in arrays and not np.isin(arrays["op_class"], _RECURRENT).any():
+            arrays = {**arrays, "recursion": np.zeros((len(arrays["ops"]), len(NO_RECURSION)))}
         values = {f.name: arrays[f.name] for f in fields(cls) if f.name != "class_of_node"}
         values["ops"] = tuple(str(op) for op in values["ops"])
         values["content_hash"] = str(values["content_hash"])
@@ -170,10 +185,19 @@ def _build(graph: Graph) -> StepSketch:
         phase=np.asarray(cost.phase, dtype=np.int8)[chosen],
         matrix=np.asarray(cost.engine_is_matrix, dtype=np.bool_)[chosen],
         priced=np.asarray(cost.priced, dtype=np.bool_)[chosen],
+        recursion=_recursions(graph, chosen, np.asarray(cost.op_class)[chosen]),
         role_bytes=_role_bytes(graph, size),
         view_count=int(np.count_nonzero(table.is_view)),
         class_of_node=class_of_node,
     )
+
+
+def _recursions(graph: Graph, nodes: IntArray, op_class: npt.NDArray[np.int8]) -> FloatArray:
+    found = np.zeros((len(nodes), len(NO_RECURSION)))
+    for place in np.flatnonzero(op_class == _RECURRENT):
+        node = graph.nodes[nodes[place]]
+        found[place] = recursion(node, tuple(graph.tensors[index] for index in node.inputs))
+    return found
 
 
 def _role_bytes(graph: Graph, size: FloatArray) -> FloatArray:

@@ -1,6 +1,6 @@
 r"""Operators that PyTorch runs on a slow path: what they cost beyond their formula.
 
-Three paths are slower by a factor that no efficiency of common operators tells, and known well
+Four paths are slower by a factor that no efficiency of common operators tells, and known well
 enough to be stated. Their time is added to that of the row, seconds::
 
     x_i = p_i . q_s      p_i: work of a row on each path, q_s: seconds a unit of it costs a step
@@ -27,6 +27,10 @@ enough to be stated. Their time is added to that of the row, seconds::
     are the bytes that pass, for a score: 12 in half precision, 24 in full, 28 under autocast, half
     as much again on the way back. The same vision transformers on an RTX 3090 in PyTorch 1.13 and
     2.1, under autocast, differ by 21 to 30 (52 networks of 180 to 300 tokens, median 26).
+``recursion``, ``weights``
+    The steps of a recurrent layer wait for each other: a step takes 20 us, however little it
+    computes, and reads all weights of its recursion again. So it is with cuDNN 7.6 on a V100 in
+    DeepBench's table, for LSTMs and GRUs of 256 to 4,096 units and 25 to 1,500 steps, both ways.
 """
 
 from __future__ import annotations
@@ -40,7 +44,7 @@ from perfmodel.features.steps.sketch import NEIGHBOUR_COLUMNS, StepSketch
 from perfmodel.types import AttentionKernel, Framework, Precision
 
 #: Columns of the work of a row, and of the seconds a unit of it takes.
-SLOW_PATHS: tuple[str, ...] = ("scores", "turns", "parts")
+SLOW_PATHS: tuple[str, ...] = ("scores", "turns", "parts", "recursion", "weights")
 
 #: PyTorch from which attention without a fused kernel computes in full precision.
 _FULL_PRECISION_TORCH = 2.5
@@ -55,6 +59,8 @@ _FUSED_ATTENTION_TORCH = 2.0
 _PARTS_HALF, _PARTS_FULL, _PARTS_AUTOCAST = 12.0, 24.0, 28.0
 #: Bytes on the way back over those on the way there; and the depth of all products over that.
 _BACK, _BACK_DEPTH = 1.5, 2.5
+#: A step of a recursion, seconds.
+_RECURSION_S = 20e-6
 _ATTENTION = "scaled_dot_product_attention"
 _ATTENTION_BACK = f"{_ATTENTION}_backward"
 _RESAMPLING = ("upsample_bilinear2d", "upsample_bicubic2d")
@@ -80,6 +86,7 @@ def slow_path_work(sketch: StepSketch) -> FloatArray:
         work[serial, 1] = _turns(sketch)[serial]
     if attention.any() or back.any():
         work[:, 2] = _scores(sketch) * (attention + back * _BACK / _BACK_DEPTH)
+    work[:, 3:] = sketch.recursion
     return work
 
 
@@ -106,6 +113,7 @@ def slow_path_rates(
     torch_version: float,
     bandwidth_bytes_per_s: float,
     parts_bytes: float,
+    recursion: bool,
 ) -> list[float]:
     """Return the seconds that a unit of each slow path costs, see :data:`SLOW_PATHS`.
 
@@ -120,23 +128,27 @@ def slow_path_rates(
     parts_bytes : float
         Of a score of attention that is computed by its parts, see :func:`bytes_of_parts`; 0 where
         a kernel is fused.
+    recursion : bool
+        Steps of a recurrent layer wait for each other; predictors from before that law took them
+        for one product.
 
     Examples
     --------
     A score in full precision on a card of 1 TB/s: 32 B / (0.85 * 1e12 B/s).
 
     >>> [f"{seconds:.2e}" for seconds in slow_path_rates(gpu=True, fused=False,
-    ...     torch_version=2.6, bandwidth_bytes_per_s=1e12, parts_bytes=0.0)]
-    ['3.76e-11', '3.00e-07', '0.00e+00']
+    ...     torch_version=2.6, bandwidth_bytes_per_s=1e12, parts_bytes=0.0, recursion=True)]
+    ['3.76e-11', '3.00e-07', '0.00e+00', '2.00e-05', '1.18e-12']
     """
     if not gpu:
         return [0.0] * len(SLOW_PATHS)
     byte_s = 1.0 / (_STREAMING * bandwidth_bytes_per_s)
     turn_s = 0.0 if fused else _TURN_S
+    again = [_RECURSION_S, byte_s] if recursion else [0.0, 0.0]
     if parts_bytes > 0:
-        return [0.0, turn_s, parts_bytes * byte_s]
+        return [0.0, turn_s, parts_bytes * byte_s, *again]
     passing = _FULL_BYTES if torch_version >= _FULL_PRECISION_TORCH else _HALF_BYTES
-    return [passing[fused] * byte_s, turn_s, 0.0]
+    return [passing[fused] * byte_s, turn_s, 0.0, *again]
 
 
 def bytes_of_parts(

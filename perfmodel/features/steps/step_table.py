@@ -149,15 +149,18 @@ class StepLaws:
     attention_by_release : bool
         Attention is computed by its parts where the release has no fused kernel
         (:func:`~perfmodel.features.steps.slow_paths.bytes_of_parts`).
+    recursion : bool
+        Steps of recurrent layers wait for each other.
     """
 
     power_limited: bool = False
     attention_by_release: bool = False
+    recursion: bool = False
 
 
 #: What the first predictors were fitted under, and what new ones are.
 _FIRST_LAWS = StepLaws()
-LATEST_LAWS = StepLaws(power_limited=True, attention_by_release=True)
+LATEST_LAWS = StepLaws(power_limited=True, attention_by_release=True, recursion=True)
 
 
 def step_table(steps: Sequence[Step], laws: StepLaws = _FIRST_LAWS) -> StepTable:
@@ -200,9 +203,9 @@ def step_table(steps: Sequence[Step], laws: StepLaws = _FIRST_LAWS) -> StepTable
             [step_peaks(step, share) for step, share in zip(steps, lasting, strict=True)]
         ).reshape(-1, 7),
         boost=np.array([1.0 / share for share in lasting]),
-        slow_rates=np.array(
-            [_slow_rates(step, laws.attention_by_release) for step in steps]
-        ).reshape(-1, len(SLOW_PATHS)),
+        slow_rates=np.array([_slow_rates(step, laws) for step in steps]).reshape(
+            -1, len(SLOW_PATHS)
+        ),
         settings=np.array([step_settings(s) for s in steps], dtype=np.float32).reshape(
             -1, len(SETTING_COLUMNS)
         ),
@@ -272,7 +275,7 @@ def step_peaks(step: Step, lasting: float | None = None) -> list[float]:
     ]
 
 
-def _slow_rates(step: Step, attention_by_release: bool) -> list[float]:
+def _slow_rates(step: Step, laws: StepLaws) -> list[float]:
     fused, torch = step.compiler in FUSING, torch_version(step.software)
     parts_bytes = bytes_of_parts(step.precision, step.software, fused=fused, torch=torch)
     return slow_path_rates(
@@ -280,7 +283,8 @@ def _slow_rates(step: Step, attention_by_release: bool) -> list[float]:
         fused=fused,
         torch_version=torch,
         bandwidth_bytes_per_s=step.accelerator.bandwidth_bytes_per_s,
-        parts_bytes=parts_bytes if attention_by_release else 0.0,
+        parts_bytes=parts_bytes if laws.attention_by_release else 0.0,
+        recursion=laws.recursion,
     )
 
 

@@ -8,7 +8,8 @@ The forward variables of connectionist temporal classification form a lattice of
 :math:`B T (2 L + 1)`, each the log-sum-exp of three predecessors, about 12 operations; the backward
 pass runs the recursion from the other end and adds both into the gradient.
 
-Left out: that the steps of a recursion wait for each other.
+That the steps of a recursion wait for each other is no work: see
+:func:`perfmodel.features.operand_shapes.recursion`.
 
 References
 ----------
@@ -23,7 +24,7 @@ from perfmodel.graph.cost.base import Attrs, Cost, OpClass, Tensors, register, s
 from perfmodel.types import Engine
 
 #: Gates of each kind of layer.
-_GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 
 #: Three exponentials and a logarithm among them count as one operation each, as elsewhere.
 _FLOPS_PER_CELL = 12
@@ -49,7 +50,7 @@ def _layer(inputs: Tensors, outputs: Tensors, attrs: Attrs, *, gates: int, produ
     return streamed(flops, inputs, outputs, Engine.MATRIX)
 
 
-for _op, _gates in _GATES.items():
+for _op, _gates in GATES.items():
     register(_op, op_class=OpClass.RECURRENT)(partial(_layer, gates=_gates, products=1))
     register(f"{_op}_backward", op_class=OpClass.RECURRENT)(
         partial(_layer, gates=_gates, products=2)

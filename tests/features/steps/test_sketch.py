@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from perfmodel.capture.torch import capture_module
-from perfmodel.features.nodes import STATIC_COLUMNS, node_table
+from perfmodel.features.nodes import OP_CLASSES, STATIC_COLUMNS, node_table
 from perfmodel.features.steps.sketch import (
     NEIGHBOUR_COLUMNS,
     ROLE_COLUMNS,
@@ -170,6 +170,15 @@ def test_arrays_hold_everything_but_the_nodes(graph: Graph) -> None:
     for name, array in sketch.to_arrays().items():
         assert np.array_equal(array, back.to_arrays()[name]), name
         assert array.dtype == back.to_arrays()[name].dtype, name
+
+
+def test_a_file_from_before_recursions_is_read_where_nothing_is_recurrent() -> None:
+    arrays = step_sketch(MLP).to_arrays()
+    del arrays["recursion"]
+    assert not StepSketch.from_arrays(arrays).recursion.any()
+    arrays["op_class"][0] = OP_CLASSES.index(OpClass.RECURRENT)
+    with pytest.raises(KeyError, match="recursion"):
+        StepSketch.from_arrays(arrays)
 
 
 def test_column_by_name() -> None:

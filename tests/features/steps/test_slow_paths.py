@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
@@ -18,7 +19,7 @@ from perfmodel.features.steps.slow_paths import (
 from perfmodel.graph.ir import AttrValue, Graph, Node, Tensor
 from perfmodel.types import Phase, Precision, Role
 
-SCORES, TURNS, PARTS = (SLOW_PATHS.index(name) for name in ("scores", "turns", "parts"))
+SCORES, TURNS, PARTS, RECURSION, WEIGHTS = range(len(SLOW_PATHS))
 NOTHING: Mapping[str, AttrValue] = MappingProxyType({})
 
 
@@ -107,10 +108,39 @@ def test_nearest_neighbours_and_other_operators_take_no_slow_path() -> None:
     assert not slow_path_work(step_sketch(graph)).any()
 
 
+@pytest.mark.parametrize(
+    ("attrs", "steps", "reads"),
+    [
+        ({}, 50, 49),
+        ({"batch_first": True}, 8, 7),
+        ({"num_layers": 3}, 52, 3 * 49),
+        ({"num_layers": 3, "bidirectional": True}, 150, 2 * 3 * 49),
+        ({"batch_sizes": (8,) * 20}, 20, 19),
+    ],
+)
+def test_steps_of_recurrent_layers_wait_and_read_their_weights_again(
+    attrs: Mapping[str, AttrValue], steps: float, reads: float
+) -> None:
+    # 50 steps of 8 samples, or the other way round; a GRU of 64 units in half precision.
+    x, weights, state = (50, 8, 32), [(192, 32), (192, 64)], (1, 8, 64)
+    graph = _graph(("gru", [0, 1, 2, 3], (50, 8, 64)), given=[x, *weights, state])
+    layer = replace(graph.nodes[0], attrs={"hidden_size": 64, **attrs})
+    for op in ("gru", "gru_backward"):
+        node = replace(layer, op=op)
+        work = _work(step_sketch(Graph(nodes=(node,), tensors=graph.tensors)), op)
+        assert work[RECURSION] == steps and work[WEIGHTS] == reads * 3 * 64 * 64 * 2
+
+
+def test_a_recursion_waits_as_long_on_every_gpu_where_the_law_is_known() -> None:
+    slow, fast, before = _rates(), _rates(bandwidth_bytes_per_s=2e12), _rates(recursion=False)
+    assert slow[RECURSION] == fast[RECURSION] > 0 == before[RECURSION] == before[WEIGHTS]
+    assert fast[WEIGHTS] == pytest.approx(slow[WEIGHTS] / 2)
+
+
 def _rates(**changes: object) -> list[float]:
     plain = {
         "gpu": True, "fused": False, "torch_version": 2.4, "bandwidth_bytes_per_s": 1e12,
-        "parts_bytes": 0.0,
+        "parts_bytes": 0.0, "recursion": True,
     }  # fmt: skip
     return slow_path_rates(**plain | changes)  # type: ignore[arg-type]
 
