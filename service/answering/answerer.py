@@ -16,8 +16,7 @@ from perfmodel.estimator.kernels.kernel_answers import KernelTable
 from perfmodel.estimator.tables.curve import Curve
 from perfmodel.estimator.tables.estimates import answer_from_memory
 from perfmodel.estimator.tables.ranking import Ranking
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import job_family
+from perfmodel.graph.job import Job, job_family
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plans.plan_search import PlanRanking

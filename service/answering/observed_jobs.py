@@ -12,8 +12,7 @@ from perfmodel.estimator import Estimator, PreparedJob
 from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.job_types.job_type import ObservedJobType
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import job_family, job_reference
+from perfmodel.graph.job import Job, job_family, job_reference
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from service.state.in_memory import AnyState, InMemoryState

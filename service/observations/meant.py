@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.graph.job_identity import job_family
+from perfmodel.graph.job import job_family
 from perfmodel.graph.json_values import as_object, refuse_unknown, shown
 from perfmodel.requests import parse_job
 from perfmodel.store.state.observation_records import ObservationFilter, ObservationState

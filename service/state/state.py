@@ -10,9 +10,8 @@ import orjson
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
-from perfmodel.graph.job import Job
+from perfmodel.graph.job import Job, job_content, job_family, job_reference
 from perfmodel.graph.job_form import parse_job
-from perfmodel.graph.job_identity import job_content, job_family, job_reference
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import parse_placement

@@ -30,8 +30,7 @@ from perfmodel.graph.by_rule.ruled_graph import RuledGraph
 from perfmodel.graph.by_rule.rules import BATCH, Point
 from perfmodel.graph.canonical import to_json
 from perfmodel.graph.ir import Graph
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import job_reference
+from perfmodel.graph.job import Job, job_reference
 from perfmodel.lru import LruCache
 from perfmodel.requests import parse_job
 from perfmodel.zoo.shipped.shipped_graphs import is_shipped

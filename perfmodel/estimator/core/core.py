@@ -21,8 +21,7 @@ from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.single.in_order import in_order
 from perfmodel.estimator.single.revised import revised
 from perfmodel.estimator.single.step_model import StepModel
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import job_reference
+from perfmodel.graph.job import Job, job_reference
 from perfmodel.lru import LruCache
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Placement

@@ -13,7 +13,7 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.placing.columns import ReplicaColumns, slowest
 from perfmodel.estimator.placing.replicas import replica_parts, wait_for_each_other
-from perfmodel.graph.job_identity import named_job
+from perfmodel.graph.job import named_job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps, alone_s
 from perfmodel.placement.calibration.step_cells import StepCells

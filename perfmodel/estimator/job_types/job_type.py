@@ -31,8 +31,7 @@ from perfmodel.estimator.evidence.type_tables import TypeTables
 from perfmodel.estimator.job_types.levels import JobTypeLevels
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.features.arrays import FloatArray
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import own_batch, type_word
+from perfmodel.graph.job import Job, own_batch, type_word
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
 from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps
 from perfmodel.placement.calibration.observation import Observation

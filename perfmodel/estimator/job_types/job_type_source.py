@@ -24,8 +24,7 @@ from perfmodel.estimator.job_types.limited_steps import limited, not_modelled, s
 from perfmodel.estimator.placing.cells import Cells, CellStep, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.slowdowns import Neighbours
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import own_batch, split_label
+from perfmodel.graph.job import Job, own_batch, split_label
 from perfmodel.intervals import COVERAGE, DEVIATIONS
 from perfmodel.placement.estimate import Breakdown, Estimate, MemoryEstimate, Throughput
 from perfmodel.placement.job_types.cell_likeness import nearest_cells

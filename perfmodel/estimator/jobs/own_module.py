@@ -11,8 +11,8 @@ from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.estimator.jobs.captured_view import asked_in
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.graph.in_precision import as_it_computes
+from perfmodel.graph.job import job_reference
 from perfmodel.graph.job_form import parse_job
-from perfmodel.graph.job_identity import job_reference
 
 if TYPE_CHECKING:
     from torch import nn

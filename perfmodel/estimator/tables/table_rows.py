@@ -20,8 +20,7 @@ from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.tables.table import CellError
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import job_family
+from perfmodel.graph.job import Job, job_family
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.job_types.job_type_cells import has_accelerators
 from perfmodel.predictors.prediction import Prediction

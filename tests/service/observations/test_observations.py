@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from perfmodel.graph.job_identity import job_family
+from perfmodel.graph.job import job_family
 from perfmodel.requests import parse_job
 from service.schemas.state_bodies import ObservationsAnswer, ObservationsTaken
 from service.state.state import State
