@@ -24,8 +24,7 @@ from perfmodel.store.state.observation_records import ObservationState, Outcome,
 from service.dispatch.dispatcher import Dispatcher
 from service.http.errors import problem_of
 from service.observations.plausibility import Bounds, Plausibility, kind_of
-from service.state.job_references import JobFinder, resolve_job_reference
-from service.state.state import stored_job
+from service.state.state import JobFinder, resolve_job_reference, stored_job
 
 #: Most observations of one request.
 MOST_OBSERVATIONS = 2_000

@@ -5,8 +5,7 @@ from __future__ import annotations
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.store.state.observation_feed import ObservationFeed
 from perfmodel.store.state.prices import PriceStore
-from service.state.job_references import JobFinder, JobReferences, ReferencesInMemory
-from service.state.state import State
+from service.state.state import JobFinder, JobReferences, ReferencesInMemory, State
 
 
 class InMemoryState:

@@ -11,7 +11,7 @@ from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cells
 from perfmodel.estimator.placing.placed import CAPTURED
 from perfmodel.estimator.placing.slowdowns import Slowdown
-from perfmodel.placement.step_parts import StepNumbers
+from perfmodel.placement.estimate import StepNumbers
 from perfmodel.predictors.explanation import Stage
 
 #: What observed steps said: those of the job with those of others beside it, or others alone.

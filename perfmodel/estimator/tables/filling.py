@@ -13,7 +13,7 @@ import numpy.typing as npt
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.correction import Correction
+from perfmodel.estimator.evidence.observed import Correction
 from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
@@ -26,9 +26,11 @@ from perfmodel.estimator.placing.memory import replica_memory, tightest_memory
 from perfmodel.estimator.placing.placed import CAPTURED
 from perfmodel.estimator.placing.slowdowns import Neighbours, neighbours
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, estimate_of
-from perfmodel.estimator.tables.table import NUMBERS, CellError, Table
-from perfmodel.estimator.tables.table_rows import (
+from perfmodel.estimator.tables.table import (
+    NUMBERS,
+    CellError,
     Errors,
+    Table,
     attempt,
     observed_by_row,
     predict,

@@ -46,8 +46,8 @@ from perfmodel.placement.data_parallel.gradient_buckets import (
 )
 from perfmodel.placement.data_parallel.sharded_step import sharded_streams
 from perfmodel.placement.data_parallel.step_profile import StepProfile
+from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.fabric.groups import CommGroups
-from perfmodel.placement.step_parts import StepParts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -25,8 +25,8 @@ from perfmodel.placement.data_parallel.gradient_buckets import (
     BucketTimes,
     GradientBuckets,
 )
+from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.fabric.groups import CommGroups
-from perfmodel.placement.step_parts import StepParts
 
 
 def gathered_pass_parts(

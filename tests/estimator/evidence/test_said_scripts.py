@@ -16,8 +16,8 @@ from perfmodel.estimator.placing.slowdowns import BY_NEIGHBOURS, Slowdown
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.estimate import StepNumbers, StepParts
 from perfmodel.placement.feeding.input_samples import InputConstants
-from perfmodel.placement.step_parts import StepNumbers, StepParts
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import RUNG, Basis, Mode
 
