@@ -9,9 +9,13 @@ from hypothesis import strategies as st
 from perfmodel.errors import InvalidInputError, InvalidPlacementError, UnknownFieldError
 from perfmodel.graph.job import Job
 from perfmodel.placement.topology.links import link_names
-from perfmodel.placement.topology.long_form import read_long_form
 from perfmodel.placement.topology.networks import NETWORKS, named_network
-from perfmodel.placement.topology.parse import format_placement, parse_placement, placement_to_dict
+from perfmodel.placement.topology.parse import (
+    format_placement,
+    parse_placement,
+    placement_to_dict,
+    read_long_form,
+)
 from perfmodel.placement.topology.short_form import read_short_form
 from perfmodel.placement.topology.topology import (
     Neighbour,
