@@ -9,7 +9,7 @@ from typing import Any
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, PerfModelError
-from perfmodel.estimator import Estimator, PreparedJob, Table
+from perfmodel.estimator import AskedJob, Estimator, PreparedJob, Table
 from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.explain.explanation import Explanation
 from perfmodel.estimator.kernels.kernel_answers import KernelTable
@@ -129,7 +129,7 @@ class Answerer:
 
     def matrix(self, asked: AskedMatrix) -> Table:
         """Answer every pair of some jobs and placements; a bad one fails alone."""
-        jobs = [attempt(self.read_job, job, f"/jobs/{i}") for i, job in enumerate(asked.jobs)]
+        jobs = [attempt(self._known_or_read, job, f"/jobs/{i}") for i, job in enumerate(asked.jobs)]
         seen = self._seen_by_row(jobs, asked.observations)
         placements = [
             attempt(parse_placement, p, f"/placements/{i}") for i, p in enumerate(asked.placements)
@@ -142,14 +142,14 @@ class Answerer:
 
     def row(self, job: Job, placements: Sequence[Placement]) -> Table:
         """Answer one job on some placements."""
-        asked: Job | PerfModelError = job
+        asked: AskedJob = job
         if job.job_type is None:
             # Before anything else is worked out; what is wrong with it is said in its cells.
             try:
-                self.estimator.core.prepare(job)
+                asked = self.estimator.core.prepare(job)
             except PerfModelError as error:
                 asked = error
-        seen = {} if asked is not job else {0: self.observed_jobs.counting(job)}
+        seen = self._seen_by_row([asked], {})
         return self.estimator.matrix([asked], placements, seen, self.observed_jobs.strangers())
 
     def curve(self, question: Any) -> Curve:
@@ -208,6 +208,9 @@ class Answerer:
         """Return a job that was written out, or referred to."""
         return parse_job(self.job_written(written, pointer=pointer), pointer=pointer)
 
+    def _known_or_read(self, written: Any, *, pointer: str) -> Job | PreparedJob:
+        return self.cache.job(written) or self.read_job(written, pointer=pointer)
+
     def job_written(self, value: Any, *, pointer: str = "/job") -> Any:
         """Return a job as it was written out, where it was or where it was registered."""
         return resolve_job_reference(value, self._state.references, pointer=pointer)
@@ -229,15 +232,15 @@ class Answerer:
         return {**observation, "job": self.job_written(observation["job"], pointer=pointer)}
 
     def _seen_by_row(
-        self, jobs: Sequence[Job | PerfModelError], stated: Mapping[int, Sequence[Observation]]
+        self, jobs: Sequence[AskedJob], stated: Mapping[int, Sequence[Observation]]
     ) -> dict[int, tuple[Observation, ...]]:
         """Return what was observed of each row; batches of one job share the stored ones."""
         stored: dict[str, tuple[Observation, ...]] = {}
         found = {}
         for row, job in enumerate(jobs):
-            if not isinstance(job, Job):
+            if isinstance(job, PerfModelError):
                 continue
-            family = job_family(job)
+            family = job.family if isinstance(job, PreparedJob) else job_family(job)
             if family not in stored:
                 stored[family] = self.observed_jobs.counting(job)
             found[row] = (*stated.get(row, ()), *stored[family])

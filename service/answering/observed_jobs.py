@@ -72,20 +72,20 @@ class ObservedJobs:
             known = self._strangers = Strangers(self._estimator.core, seen, previous=known)
         return known
 
-    def counting(self, job: Job) -> tuple[Observation, ...]:
+    def counting(self, job: Job | PreparedJob) -> tuple[Observation, ...]:
         """Return the stored observations that answers about a job may rest on.
 
         Those are left out that cannot be any more, because a device was changed or removed since.
         """
-        if job.job_type is None and self._of_types_alone:
+        if isinstance(job, Job) and job.job_type is not None:
+            return tuple(one for one in self._feed.of(job_family(job)) if self._resolves(one))
+        if self._of_types_alone:
             return ()
-        seen = self._feed.of(job_family(job))
-        if job.job_type is not None:
-            return tuple(one for one in seen if self._resolves(one))
+        seen = self._feed.of(job_family(job) if isinstance(job, Job) else job.family)
         if not seen:
             return ()
         try:
-            observed = self.of(self._estimator.core.prepare(job))
+            observed = self.of(self._estimator.core.prepare(job) if isinstance(job, Job) else job)
         except PerfModelError:
             # What is wrong with the job is said where it is answered.
             return seen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -28,6 +29,7 @@ from perfmodel.estimator.placing.slowdowns import Neighbours, neighbours
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, estimate_of
 from perfmodel.estimator.tables.table import (
     NUMBERS,
+    AskedJob,
     CellError,
     Errors,
     Table,
@@ -48,16 +50,15 @@ from perfmodel.types import RUNG, Basis, Mode
 
 def fill(
     core: Core,
-    jobs: Sequence[Job | PerfModelError],
+    asked: Sequence[AskedJob],
     placements: Sequence[Placement | PerfModelError],
     observations: Mapping[int, Sequence[Observation]] = MappingProxyType({}),
     strangers: Strangers | None = None,
 ) -> Filling:
     """Answer every pair, as :meth:`.facade.Estimator.matrix`; what is bad costs its own cells."""
+    jobs = [one.job if isinstance(one, PreparedJob) else one for one in asked]
     types = {i: j for i, j in enumerate(jobs) if isinstance(j, Job) and j.job_type is not None}
-    prepared, job_errors = attempt(
-        lambda job: None if getattr(job, "job_type", None) else core.prepare(job), jobs
-    )
+    prepared, job_errors = attempt(partial(_prepared, core), asked)
     resolved, placement_errors = attempt(core.resolve, placements)
     accelerators = {a.name: a for r in resolved if r for a in r.accelerators}
     predictions, cell_errors = predict(core, prepared, list(accelerators.values()))
@@ -66,7 +67,7 @@ def fill(
     beside, neighbour_errors = attempt(lambda at: neighbours(core, at) if at else (), resolved)
     filling = Filling(core, prepared, resolved, predictions, observed, beside)
     filling.fill_replicas()
-    type_errors = filling.fill_types(types, observations, strangers, told)
+    type_errors = filling.fill_types(types, observations, strangers, told) if types else []
     refused = filling.fill_others()
     filling.correct()
     bad_jobs = job_errors + observed_errors + type_errors
@@ -84,6 +85,13 @@ def fill(
     )
     filling.errors = errors
     return filling
+
+
+def _prepared(core: Core, asked: Job | PreparedJob) -> PreparedJob | None:
+    """Return a job with its captured step; None where its type alone is known."""
+    if isinstance(asked, PreparedJob):
+        return asked
+    return core.prepare(asked) if asked.job_type is None else None
 
 
 class Filling:

@@ -88,6 +88,9 @@ class Table:
     warnings: tuple[str, ...]
 
 
+#: A row of a table that is asked for: a job, one that is prepared, or what is wrong with it.
+AskedJob = Job | PreparedJob | PerfModelError
+
 #: Columns of numbers of a :class:`Table`.
 NUMBERS = (
     "samples_per_second", "low", "high", "step_time_s", "compute_time_s", "sync_time_s",
