@@ -205,7 +205,10 @@ class Answerer:
         return view
 
     def read_job(self, written: Any, *, pointer: str = "/job") -> Job:
-        """Return a job that was written out, or referred to."""
+        """Return a job that was written out, or referred to; a known one is not read again."""
+        known = self.cache.job(written)
+        if known is not None:
+            return known.job
         return parse_job(self.job_written(written, pointer=pointer), pointer=pointer)
 
     def _known_or_read(self, written: Any, *, pointer: str) -> Job | PreparedJob:

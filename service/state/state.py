@@ -182,11 +182,17 @@ class State:
         self.database.close()
 
 
+#: Jobs by their content as it is kept.
+_JOBS: LruCache[str, Job] = LruCache(
+    4_096, weigh=lambda content, job: len(content), most_weight=16 * 2**20
+)
+
+
 def stored_job(job: Job) -> StoredJob:
-    """Return a job as it is kept."""
-    return StoredJob(
-        ref=job_reference(job), family=job_family(job), content=job_content(job).decode()
-    )
+    """Return a job as it is kept; it is not read again from what is said here."""
+    content = job_content(job).decode()
+    _JOBS.put(content, job)
+    return StoredJob(ref=job_reference(job), family=job_family(job), content=content)
 
 
 def readable_observations(stored: Sequence[StoredObservation]) -> tuple[Observation, ...]:
@@ -218,11 +224,6 @@ def readable_observations(stored: Sequence[StoredObservation]) -> tuple[Observat
             )
         )
     return tuple(found)
-
-
-_JOBS: LruCache[str, Job] = LruCache(
-    4_096, weigh=lambda content, job: len(content), most_weight=16 * 2**20
-)
 
 
 def _job(content: str) -> Job:
