@@ -34,8 +34,8 @@ from service.http.redaction import without_places
 from service.metrics.registry import Metrics
 from service.metrics.request_monitor import RequestMonitor
 from service.observations.accuracy import AccuracyReport
-from service.observations.expiry import Expiry
 from service.observations.intake import ObservationIntake
+from service.observations.retraction import Expiry
 from service.openapi import document
 from service.operations.middleware import RespondAsync
 from service.operations.runner import Runner

@@ -232,7 +232,7 @@ class Estimator:
         >>> estimator.estimate_module(  # doctest: +SKIP
         ...     model, (torch.empty(8, 3, 224, 224),), "8xA100-SXM4-80GB", mode="training")
         """
-        from perfmodel.estimator.jobs.own_module import prepare_module
+        from perfmodel.estimator.jobs.capture import prepare_module
 
         where = parse_placement(placement) if isinstance(placement, str) else placement
         prepared = prepare_module(module, args, kwargs, settings)

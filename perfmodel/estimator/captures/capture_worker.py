@@ -20,8 +20,12 @@ from typing import Any, BinaryIO
 import orjson
 
 from perfmodel.errors import CaptureBudgetError, CaptureError, PerfModelError
-from perfmodel.estimator.captures.confinement import confine
-from perfmodel.estimator.captures.memory_limit import limited_memory, peak_bytes, resident_bytes
+from perfmodel.estimator.captures.confinement import (
+    confine,
+    limited_memory,
+    peak_bytes,
+    resident_bytes,
+)
 from perfmodel.estimator.jobs.capture import capture_in_process, load_libraries, shipped_or_captured
 from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.estimator.jobs.step_facts import facts_to_keep

@@ -17,8 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.guessed_rows import is_modelled
-from perfmodel.estimator.evidence.type_tables import observed_cells
+from perfmodel.estimator.evidence.guessed_rows import is_modelled, observed_cells
 from perfmodel.estimator.job_types.job_type import JobTypeSteps, ObservedJobType
 from perfmodel.estimator.job_types.limited_steps import limited, not_modelled, seen_under
 from perfmodel.estimator.placing.cells import Cells, CellStep, Steps

@@ -27,9 +27,9 @@ from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.slowdowns import Slowdown
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.data_parallel.data_parallel import Sharding, data_parallel_parts
-from perfmodel.placement.data_parallel.gathered_pass import gathered_pass_parts
 from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets, gradient_buckets
 from perfmodel.placement.data_parallel.one_step import OneReplicaGroup
+from perfmodel.placement.data_parallel.sharded_step import gathered_pass_parts
 from perfmodel.placement.estimate import StepNumbers, StepParts
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fabric.rank_groups import Dimension

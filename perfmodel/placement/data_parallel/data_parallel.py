@@ -17,7 +17,7 @@ out inside of themselves and hold the same shards as others (hybrid sharding), e
 scattered in a group and its shards are reduced over the groups, on a stream of their own: the
 longer of both counts.
 Replicas of inference do not communicate, but for parameters that they share
-(:mod:`.gathered_pass`).
+(:mod:`.sharded_step`).
 
 Reference: Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training,
 2020; Rajbhandari et al., ZeRO, 2020.

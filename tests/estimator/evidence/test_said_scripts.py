@@ -10,7 +10,7 @@ import pytest
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.evidence.observed_rows import single_step, step_cells
 from perfmodel.estimator.evidence.strangers import Strangers
-from perfmodel.estimator.explain.placement_stages import SCRIPT
+from perfmodel.estimator.explain.explain import SCRIPT
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.slowdowns import BY_NEIGHBOURS, Slowdown
 from perfmodel.estimator.tables.curve import CurveQuestion
