@@ -23,7 +23,8 @@ Reference: Rajbhandari et al., ZeRO, 2020; Zhao et al., PyTorch FSDP, 2023.
 
 In inference whose replicas hold a part of the parameters each (ZeRO stage 3, FSDP) they are
 gathered in the same way, unit by unit, one unit ahead of the computation. There no order of
-gradients is known, so that the units are taken as equal: with n of them, computation u and collective c of each,
+gradients is known, so that the units are taken as equal: with n of them, computation u and
+collective c of each,
 
 .. math:: T = c + (n - 1)\,\max(c, u) + u .
 
