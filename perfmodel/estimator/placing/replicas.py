@@ -27,7 +27,7 @@ from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.slowdowns import Slowdown
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.data_parallel.data_parallel import Sharding, data_parallel_parts
-from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets, gradient_buckets
+from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets
 from perfmodel.placement.data_parallel.one_step import OneReplicaGroup
 from perfmodel.placement.data_parallel.sharded_step import gathered_pass_parts
 from perfmodel.placement.estimate import StepNumbers, StepParts
@@ -161,9 +161,7 @@ def replicated_steps(
     kinds = range(len(columns.accelerators[0]))
     samples = np.array([[float(one.samples)] for one in jobs])
     stragglers = np.array([[one.straggler] for one in jobs])
-    # One job's gradients hold for all its columns as they are.
-    alone = len(jobs) == 1
-    buckets = jobs[0].step.buckets if alone else gradient_buckets([j.step.profile for j in jobs])
+    buckets = GradientBuckets.join([one.step.buckets for one in jobs])
     rates, parts = [], []
     for level in ("time_s", "low_s", "high_s"):
         times = [columns.facts(predictions, k, attrgetter(level), math.nan) for k in kinds]
