@@ -33,8 +33,7 @@ from service.answering.questions import (
     read_explain,
     read_rank,
 )
-from service.state.in_memory import AnyState, InMemoryState
-from service.state.state import resolve_job_reference
+from service.state.state import AnyState, InMemoryState, resolve_job_reference
 
 #: Steps that are predicted together: more would keep others from the interpreter for too long.
 _AT_ONCE = 64

@@ -15,7 +15,7 @@ from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.graph.job import Job, job_family, job_reference
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
-from service.state.in_memory import AnyState, InMemoryState
+from service.state.state import AnyState, InMemoryState
 
 logger = logging.getLogger(__name__)
 

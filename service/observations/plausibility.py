@@ -15,7 +15,7 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.core.resolved_placement import rough_bytes
 from perfmodel.estimator.evidence.guessed_rows import guess_of, modelled
-from perfmodel.estimator.evidence.observed_rows import least_step_s
+from perfmodel.estimator.evidence.observed_rows import OBSERVED_JOB, least_step_s, weighed_cells
 from perfmodel.estimator.placing.columns import slowest
 from perfmodel.graph.job import Job
 from perfmodel.lru import LruCache
@@ -220,7 +220,7 @@ class Plausibility:
         try:
             # Whether an answer can rest on this cell is tried now, at a time that is beyond doubt.
             likely = replace(seen, step_time_s=predicted_s, sync_time_s=None)
-            self.estimator.observed(prepared, [likely])
+            weighed_cells(self.estimator.core, asked, likely, OBSERVED_JOB, "")
         except InvalidInputError as error:
             return Bounds(doubt=error.message)
         least_s = least_step_s(prepared, placement)

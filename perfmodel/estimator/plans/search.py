@@ -19,9 +19,8 @@ from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.single.plan_engine import transformer_training
-from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING
+from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, computing_s, on_one_of_each
 from perfmodel.estimator.tables.goodput import ReplicaSteps, at_some_batches
-from perfmodel.estimator.tables.one_of_each import computing_s, on_one_of_each
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.memory.memory import (
     MemoryColumns,
