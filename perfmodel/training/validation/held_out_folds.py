@@ -14,10 +14,11 @@ told by what it leaves out:
 ``lockbox``                 a fifth of devices, of families and of jobs
 ==========================  =====================================================================
 
-The lockbox takes part in no choice. Whether a step lies in it follows from a hash of the name of its
-device, of its family, or of its model and mode, so that no measurement ever moves another in or out.
-All other splits leave it aside, in what is learned from and in what is asked; the split ``lockbox``
-asks about it after a fit on everything else. What serves in the end is learned from all steps.
+The lockbox takes part in no choice. Whether a step lies in it follows from a hash of the name of
+its device, of its family, or of its model and mode, so that no measurement ever moves another in or
+out. All other splits leave it aside, in what is learned from and in what is asked; the split
+``lockbox`` asks about it after a fit on everything else. What serves in the end is learned from all
+steps.
 """
 
 from __future__ import annotations
