@@ -295,7 +295,8 @@ class Filling:
         """Return what was filled, as columns."""
         answered = np.isfinite(self._numbers["samples_per_second"])
         known = [one for row in self._predictions for one in row.values()]
-        of_types = [self.estimate(*cell) for cell in self._first_of_types()]
+        column = next((at for at, one in enumerate(self._beside) if one is not None), 0)
+        of_types = [self.estimate(row, column) for row in self._types]
         coverages = [p.coverage for p in known] + [one.throughput.coverage for one in of_types]
         versions = [p.model_version for p in known] + [one.model_version for one in of_types]
         return Table(
@@ -312,10 +313,6 @@ class Filling:
             errors=self.errors,
             warnings=self._warnings(known, answered),
         )
-
-    def _first_of_types(self) -> list[tuple[int, int]]:
-        column = next((at for at, one in enumerate(self._beside) if one is not None), None)
-        return [] if column is None else [(row, column) for row in self._types]
 
     def _warnings(
         self, predictions: Sequence[Prediction], answered: npt.NDArray[np.bool_]
