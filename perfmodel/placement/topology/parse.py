@@ -216,11 +216,12 @@ __all__ = ["format_placement", "parse_placement", "placement_to_dict"]
 #: Longest text that is read as a placement; thousands of unlike hosts fit.
 MAX_TEXT = 100_000
 
-#: What schedulers mostly write: hosts in data parallel, joined by '+'. The grammar says no more of
-#: them.
+#: What schedulers mostly write: hosts in data parallel, joined by '+', under a power limit or none.
+#: The grammar says no more of them.
 _HOST = r"(?:([1-9]\d{0,5})x)?([A-Za-z][\w.-]*)"
 _ONE_HOST = re.compile(f"(){_HOST}", re.ASCII)
 _HOSTS = re.compile(rf"([1-9]\d{{0,5}})x\({_HOST}\)", re.ASCII)
+_WATTS = re.compile(r"[1-9]\d{0,4}", re.ASCII)
 #: A name that may be more than one: a count stands last, or it is one of a host.
 _MAY_BE_MORE = re.compile(
     r"x\d{1,4}$|xlarge$|metal$|-\w*gpu-|-hightpu-|-standard-|^n[cdv]\d|^standard|^gpu_|^[dh]gx",
@@ -273,9 +274,10 @@ def _plain(text: str) -> Placement | None:
     """Read the commonest texts at a glance; None for all others, wrong ones among them."""
     if len(text) > _AT_A_GLANCE:
         return None
-    hosts, at, name = text.partition("@")
+    joined, limits, watts = text.partition(" power=")
+    hosts, at, name = joined.partition("@")
     network = NETWORKS.get(name)
-    if at and network is None:
+    if (at and network is None) or (limits and not _WATTS.fullmatch(watts)):
         return None
     nodes, accelerators = [], 0
     for part in hosts.split("+"):
@@ -287,7 +289,8 @@ def _plain(text: str) -> Placement | None:
         nodes.append(Node(accelerator=found[3], count=count, repeat=repeat))
     if accelerators > MAX_ACCELERATORS:
         return None
-    return Placement(nodes=tuple(nodes), network=network, plan=REPLICAS)
+    limit_w = float(watts) if limits else None
+    return Placement(nodes=tuple(nodes), network=network, plan=REPLICAS, power_limit_w=limit_w)
 
 
 def _parse_short(text: str, pointer: str) -> Placement:
