@@ -39,7 +39,7 @@ from perfmodel.store.profiles import ProfileStore
 from perfmodel.training.samples.corpus import build_corpus
 from perfmodel.training.samples.profile_corpus import profile_corpus, told_apart
 from perfmodel.training.samples.public_data import STEP_FORMATS, read_formats
-from perfmodel.training.validation.lockbox import locks_of
+from perfmodel.training.validation.held_out_folds import locks_of
 
 #: Time of the host for an operator that is tried in each fit.
 HOST_S = (0.0, 5e-6, 10e-6, 20e-6, 30e-6)

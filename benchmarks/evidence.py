@@ -34,8 +34,7 @@ import numpy as np
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.single.loading import load_model
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import job_family
+from perfmodel.graph.job import Job, job_family
 from perfmodel.importers.registry import read_format
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.topology import Node, Placement

@@ -28,7 +28,7 @@ from perfmodel.predictors.kernels.kernel_base import GROUPS, kernel_group
 from perfmodel.predictors.kernels.kernel_predictor import KERNEL_SETTINGS, KernelPredictor
 from perfmodel.training.samples.measured_kernels import MeasuredCalls, measured_calls, same_shapes
 from perfmodel.training.samples.public_data import OPERATOR_FORMATS, read_formats
-from perfmodel.training.validation.lockbox import is_locked
+from perfmodel.training.validation.held_out_folds import is_locked
 
 _LIMIT = 600
 _ROUNDS = 120

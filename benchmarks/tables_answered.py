@@ -22,8 +22,7 @@ import numpy as np
 
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator import Estimator
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import job_reference
+from perfmodel.graph.job import Job, job_reference
 from perfmodel.importers.registry import read_format
 from perfmodel.placement.topology.topology import Node, Placement
 from perfmodel.store.artifacts import latest

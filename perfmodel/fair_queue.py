@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class FairQueue(Generic[T]):
         self._places = places
         self._share = max(1, places - 1)
         self._waiting: dict[str, deque[T]] = {}
-        self._working: dict[str, int] = {}
+        self._working: Counter[str] = Counter()
         #: When each caller of whom something waits or is under way was served last, in places.
         self._served: dict[str, int] = {}
         self._count = 0
@@ -60,39 +60,34 @@ class FairQueue(Generic[T]):
 
     def take(self) -> tuple[str, T] | None:
         """Give a place to what comes next; None where none is free, or nothing may have it."""
-        if sum(self._working.values()) >= self._places:
+        if self._working.total() >= self._places:
             return None
-        may = [caller for caller in self._waiting if self._held_by(caller) < self._share]
+        may = [caller for caller in self._waiting if self._working[caller] < self._share]
         if not may:
             return None
-        caller = min(may, key=lambda one: (self._held_by(one), self._served.get(one, 0)))
+        caller = min(may, key=lambda one: (self._working[one], self._served.get(one, 0)))
         item = self._waiting[caller].popleft()
         self._count += 1
         self._served[caller] = self._count
         if not self._waiting[caller]:
             del self._waiting[caller]
-        self._working[caller] = self._held_by(caller) + 1
+        self._working[caller] += 1
         return caller, item
 
     def done(self, caller: str) -> None:
         """Give back a place."""
-        left = self._working[caller] - 1
-        if left:
-            self._working[caller] = left
-        else:
+        self._working[caller] -= 1
+        if not self._working[caller]:
             del self._working[caller]
         if not self.open_of(caller):
             del self._served[caller]
 
     def open_of(self, caller: str) -> int:
         """Return how much of a caller waits or is under way."""
-        return len(self._waiting.get(caller, ())) + self._held_by(caller)
+        return len(self._waiting.get(caller, ())) + self._working[caller]
 
     def clear(self) -> list[T]:
         """Return all that waits, which nobody will be given any more."""
         left = [item for waiting in self._waiting.values() for item in waiting]
         self._waiting.clear()
         return left
-
-    def _held_by(self, caller: str) -> int:
-        return self._working.get(caller, 0)

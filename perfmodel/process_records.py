@@ -96,7 +96,7 @@ class ReplicaRecord:
     Parameters
     ----------
     job : mapping
-        As from :func:`~perfmodel.graph.job_form.stated_fields`; its batch is that of one replica.
+        As from :func:`~perfmodel.graph.job.stated_fields`; its batch is that of one replica.
     model, family : str
         As in :class:`~perfmodel.records.StepRecord`.
     replicas, hosts : int

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import CHECKPOINTING, OPTIMIZERS, job_to_dict, parse_job
+from perfmodel.graph.job import Job, job_to_dict
+from perfmodel.graph.job_form import CHECKPOINTING, OPTIMIZERS, parse_job
 from perfmodel.graph.json_values import (
     MAX_COUNT,
     as_count,

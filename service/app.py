@@ -1,36 +1,45 @@
-"""The application, built from values."""
+"""The application, built from values, and what goes on beside its answers from start to end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
 import perfmodel
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.captures.turns import Turns
+from perfmodel.store.feedback import AlarmStore
 from service.access import install as access
 from service.adapters import dstack, kserve, slurm
 from service.adapters.kubernetes import extender, volcano, webhook
 from service.adapters.kubernetes.cluster import Cluster
-from service.background import Background
 from service.dispatch.capture_reports import CaptureReports
 from service.dispatch.direct import DirectPredictions
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.early_refusals import RefusesEarly
+from service.feedback.alarm_webhook import Webhook
+from service.feedback.drift_keeper import DriftKeeper
 from service.feedback.drift_report import DriftReport
 from service.graphs.corrections import GraphCorrections
 from service.http import errors
 from service.http.body_coding import BodyCoding
 from service.http.body_room import BodyRoom
-from service.http.draining import ClosesConnections
+from service.http.draining import ClosesConnections, Draining
+from service.http.health_server import HealthServer
 from service.http.loop_turns import TakesTurns
+from service.http.redaction import without_places
 from service.metrics.registry import Metrics
 from service.metrics.request_monitor import RequestMonitor
 from service.observations.accuracy import AccuracyReport
 from service.observations.intake import ObservationIntake
+from service.observations.retraction import Expiry
 from service.openapi import document
 from service.operations.middleware import RespondAsync
+from service.operations.runner import Runner
+from service.retraining.keeper import RetrainingKeeper
 from service.routes import (
     accelerators,
     answers,
@@ -45,6 +54,90 @@ from service.routes import (
 from service.routes.learning import campaigns, drift, models, retraining, shadows
 from service.settings import Settings
 from service.versions.own_catalog import OwnCatalog
+
+
+class Background:
+    """The threads and tasks of one application; none runs before it is started.
+
+    Parameters
+    ----------
+    on_close : callable or None
+        Called when all of them have ended.
+
+    Attributes
+    ----------
+    draining : Draining
+        Whether the process shall end.
+    drift_keeper : DriftKeeper
+        Compares observations with what was answered before, if it is the keeper of its database.
+    operations : Runner
+        Answers requests later.
+    """
+
+    def __init__(
+        self, dispatcher: Dispatcher, settings: Settings, on_close: Callable[[], None] | None = None
+    ) -> None:
+        state, metrics = dispatcher.state, dispatcher.metrics
+        self._dispatcher, self._on_close = dispatcher, on_close
+        self.draining = Draining(settings.drain_s)
+        self.operations = Runner(state.operations, metrics, keep_s=settings.operations_keep_s)
+        self._expiry = Expiry(state, settings.observations_keep_s)
+        self._retraining = RetrainingKeeper(
+            state.retrainings, state.retraining_triggers, state.database.url, settings, metrics
+        )
+        self._webhook = _webhook(state.alarms, metrics, settings)
+        self.drift_keeper = DriftKeeper(
+            dispatcher, self._webhook, poll_s=settings.drift_poll_s, share=settings.drift_share
+        )
+        self._health = HealthServer(settings.health_host, settings.health_port, self._problems)
+
+    @asynccontextmanager
+    async def running(self, app: FastAPI) -> AsyncIterator[None]:
+        """Let everything run meanwhile: the lifespan of an application."""
+        self._start()
+        async with self._dispatcher.watch.running():
+            yield
+        await self._stop()
+
+    def _start(self) -> None:
+        self.draining.install()
+        self._health.start()
+        self._dispatcher.state.watch.start()
+        self.operations.start()
+        self._expiry.start()
+        self._dispatcher.shadow.start()
+        self._retraining.start()
+        self.drift_keeper.start()
+
+    async def _stop(self) -> None:
+        await asyncio.to_thread(self._retraining.close)
+        self._health.stop()
+        await self.operations.stop()
+        self._expiry.close()
+        self.drift_keeper.close()
+        if self._webhook is not None:
+            self._webhook.close()
+        self._dispatcher.close()
+        if self._on_close is not None:
+            self._on_close()
+
+    def _problems(self) -> Sequence[str] | None:
+        """Return why the service is not ready, in words for anybody; None: it is about to end."""
+        if self.draining.has_begun:
+            return None
+        return [without_places(each) for each in self._dispatcher.problems]
+
+
+def _webhook(alarms: AlarmStore, metrics: Metrics, settings: Settings) -> Webhook | None:
+    if not settings.drift_webhook:
+        return None
+    return Webhook(
+        alarms,
+        settings.drift_webhook,
+        allows_private=settings.drift_webhook_private,
+        on_sent=metrics.drift_webhook,
+    )
+
 
 #: In the order in which the documentation lists them.
 _ROUTES = (

@@ -27,7 +27,7 @@ from service.access.install import check_binding, is_shared, keys_file, keys_of
 from service.access.key_file import KeyFile
 from service.app import create_app
 from service.http import logs
-from service.retraining.trigger_rules import rules_of
+from service.retraining.keeper import rules_of
 from service.settings import Settings, read_settings
 
 logger = logging.getLogger(__name__)

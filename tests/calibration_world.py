@@ -8,7 +8,7 @@ from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.residual_prior import Noise, ResidualPrior
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field, Response
-from perfmodel.placement.step_parts import StepParts
+from perfmodel.placement.estimate import StepParts
 
 #: Ranks, hosts, fullest host.
 PLACEMENTS = ((1, 1, 1), (2, 1, 2), (4, 1, 4), (8, 1, 8), (2, 2, 1), (8, 2, 4), (16, 2, 8))

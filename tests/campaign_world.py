@@ -16,8 +16,7 @@ from perfmodel.campaigns.work import CampaignWorker, WorkOptions
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.canonical import to_json
 from perfmodel.graph.ir import Graph, Node, Tensor
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import stated_fields
+from perfmodel.graph.job import Job, stated_fields
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.worker import Failure, Success
 from perfmodel.records import Measurement, Provenance, StepRecord

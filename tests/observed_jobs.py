@@ -6,8 +6,7 @@ import synthetic_workloads as made_up
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.graph.canonical import to_json
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import job_content, job_family, job_reference
+from perfmodel.graph.job import Job, job_content, job_family, job_reference
 from perfmodel.store.state.database import Database, Registration
 from perfmodel.store.state.jobs import StoredJob
 from perfmodel.store.state.observation_records import StoredObservation

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import stated_fields
+from perfmodel.graph.job import Job, stated_fields
 from perfmodel.requests import (
     job_to_dict,
     parse_job,

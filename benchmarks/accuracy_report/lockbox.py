@@ -12,8 +12,7 @@ from accuracy_report.markdown import percent, table
 from held_out.held_out_answers import AnswerTable
 
 from perfmodel.features.arrays import FloatArray, StrArray
-from perfmodel.training.validation.held_out_folds import LOCKBOX
-from perfmodel.training.validation.lockbox import LOCKED, locks
+from perfmodel.training.validation.held_out_folds import LOCKBOX, LOCKED, locks
 
 #: Which part of the lockbox is asked what a split of the arena asks.
 _ASKED_AS = {"unseen-device": "device", "unseen-family": "family", "random": "job"}

@@ -42,8 +42,7 @@ from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.predictors.folds import Progress
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.store.durable import write_whole
-from perfmodel.training.validation.held_out_folds import LOCKBOX, SPLITS, Fold, identity
-from perfmodel.training.validation.lockbox import is_locked
+from perfmodel.training.validation.held_out_folds import LOCKBOX, SPLITS, Fold, identity, is_locked
 
 
 @dataclass(frozen=True, kw_only=True)

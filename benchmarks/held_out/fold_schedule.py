@@ -23,9 +23,9 @@ from perfmodel.training.validation.held_out_folds import (
     SPLITS,
     Fold,
     identity,
+    locks_of,
     make_folds,
 )
-from perfmodel.training.validation.lockbox import locks_of
 from perfmodel.types import Compiler, Mode
 
 #: Records of a device after which it is asked again.

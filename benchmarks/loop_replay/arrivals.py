@@ -9,8 +9,7 @@ from functools import cached_property
 from perfmodel.engines.local_engine import LocalEngine
 from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.features.steps.step import StepSample
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import job_family
+from perfmodel.graph.job import Job, job_family
 from perfmodel.importers.published import PublishedStep
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.topology import Node, Placement

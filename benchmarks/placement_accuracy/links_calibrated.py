@@ -13,8 +13,8 @@ from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.data_parallel.data_parallel import data_parallel_parts
 from perfmodel.placement.data_parallel.data_parallel_constants import DataParallelConstants
+from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.fabric.groups import CommGroups
-from perfmodel.placement.step_parts import StepParts
 from perfmodel.training.placement_rows.data_parallel_rows import DataParallelRow, columns
 
 #: What a host needs to issue one operator, as in answers.

@@ -14,7 +14,7 @@ import numpy as np
 from cluster_simulation.rates import Rates
 from cluster_simulation.rounds import FloatArray
 
-from perfmodel.graph.job_identity import split_label
+from perfmodel.graph.job import split_label
 
 
 def families(table: Rates) -> list[str]:

@@ -20,7 +20,7 @@ from perfmodel.adapters.local import LocalAnswers
 from perfmodel.adapters.sia import steps
 from perfmodel.adapters.spread import of_counts
 from perfmodel.estimator import Estimator
-from perfmodel.graph.job_form import stated_fields
+from perfmodel.graph.job import stated_fields
 from perfmodel.importers.jobs.sia_traces import CLUSTERS, JOBS
 from perfmodel.types import Precision
 

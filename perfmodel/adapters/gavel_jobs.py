@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from perfmodel.adapters.gavel import GavelJob
-from perfmodel.graph.job_identity import split_label
+from perfmodel.graph.job import split_label
 from perfmodel.importers.jobs.gavel_throughputs import JOBS
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from perfmodel.graph.job_form import stated_fields
+from perfmodel.graph.job import stated_fields
 from perfmodel.importers.jobs.sia_traces import JOBS, precision_on
 
 #: The applications that have tables in Sia's artifact.

@@ -10,8 +10,8 @@ import orjson
 from perfmodel.campaigns.entering import ANY, Entered, enter_campaign
 from perfmodel.campaigns.policy import CampaignPolicy, task_job
 from perfmodel.errors import InvalidInputError
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import parse_job, stated_fields
+from perfmodel.graph.job import Job, stated_fields
+from perfmodel.graph.job_form import parse_job
 from perfmodel.store.campaigns import CampaignStore
 from perfmodel.store.feedback import Alarm, Doubt
 from perfmodel.store.state.jobs import JobStore

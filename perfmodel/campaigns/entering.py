@@ -18,8 +18,7 @@ from perfmodel.campaigns.policy import (
     task_job,
 )
 from perfmodel.errors import InvalidInputError
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import stated_fields
+from perfmodel.graph.job import Job, stated_fields
 from perfmodel.graph.json_values import as_object, as_text, refuse_unknown
 from perfmodel.store.campaigns import CampaignStore
 from perfmodel.store.campaigns.campaign_records import NewTask

@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Any
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import parse_job, stated_fields
+from perfmodel.graph.job import Job, stated_fields
+from perfmodel.graph.job_form import parse_job
 from perfmodel.graph.json_values import as_count, as_number, as_object, as_word, refuse_unknown
 
 #: Most of a campaign: one that is larger is better several.

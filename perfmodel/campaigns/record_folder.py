@@ -9,8 +9,7 @@ from typing import Any
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import StoreError
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import stated_fields
+from perfmodel.graph.job import Job, stated_fields
 from perfmodel.profilers.wire import key_of, workload_key
 from perfmodel.profilers.worker import Failure, Success
 from perfmodel.records import StepRecord

@@ -28,7 +28,7 @@ from perfmodel.estimator.tables.curve import Curve, CurveQuestion, draw_curve, d
 from perfmodel.estimator.tables.estimates import answer_cell
 from perfmodel.estimator.tables.filling import fill
 from perfmodel.estimator.tables.ranking import Ranking, RankQuestion, rank_placements
-from perfmodel.estimator.tables.table import Table
+from perfmodel.estimator.tables.table import AskedJob, Table
 from perfmodel.graph.job import Job
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
@@ -232,7 +232,7 @@ class Estimator:
         >>> estimator.estimate_module(  # doctest: +SKIP
         ...     model, (torch.empty(8, 3, 224, 224),), "8xA100-SXM4-80GB", mode="training")
         """
-        from perfmodel.estimator.jobs.own_module import prepare_module
+        from perfmodel.estimator.jobs.capture import prepare_module
 
         where = parse_placement(placement) if isinstance(placement, str) else placement
         prepared = prepare_module(module, args, kwargs, settings)
@@ -240,7 +240,7 @@ class Estimator:
 
     def matrix(
         self,
-        jobs: Sequence[Job | PerfModelError],
+        jobs: Sequence[AskedJob],
         placements: Sequence[Placement | PerfModelError],
         observations: Mapping[int, Sequence[Observation]] = MappingProxyType({}),
         strangers: Strangers | None = None,
@@ -250,7 +250,8 @@ class Estimator:
         Parameters
         ----------
         jobs, placements : sequence
-            An error in place of a job or a placement is carried into the answer.
+            An error in place of a job or a placement is carried into the answer; a job may be
+            prepared.
         observations : mapping of int to sequence of Observation
             Measured steps by the position of their job; they count for the other jobs too.
         strangers : Strangers or None

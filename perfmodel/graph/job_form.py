@@ -1,4 +1,4 @@
-"""Read a job as decoded from JSON, and write it."""
+"""Read a job as decoded from JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.graph.job import Job
+from perfmodel.graph.job import Job, stated_fields
 from perfmodel.graph.json_values import (
     as_count,
     as_flag,
@@ -51,12 +51,7 @@ MOST_VERSIONS, MAX_BYTES = 32, 2**20
 _OWN_NAMES = ("timm/", "zoo/")
 
 _REFERENCES = ("model", "hf_config", "graph", "job_type")
-_LEFT_OUT = (
-    *_REFERENCES, "input", "adaptation", "script", "mixed_precision", "adapter", "frozen",
-)  # fmt: skip
 _JOB_FIELDS = tuple(field.name for field in dataclasses.fields(Job))
-#: Fields that a job cannot be read without.
-_STATED = ("mode", "batch_size")
 
 
 def parse_job(value: object, *, pointer: str = "/job") -> Job:
@@ -99,53 +94,6 @@ def parse_job(value: object, *, pointer: str = "/job") -> Job:
     return job
 
 
-def job_to_dict(job: Job) -> dict[str, Any]:
-    """Return a job as plain JSON values; :func:`parse_job` reads it back as an equal job.
-
-    Returns
-    -------
-    dict
-        Every field but unset model references and empty mappings.
-
-    Examples
-    --------
-    >>> job = parse_job({"graph": "ab", "mode": "training", "batch_size": 2})
-    >>> parse_job(job_to_dict(job)) == job
-    True
-    """
-    plain: dict[str, Any] = {}
-    for name in _JOB_FIELDS:
-        value = getattr(job, name)
-        if (name in _LEFT_OUT and value is None) or value == {}:
-            continue
-        if isinstance(value, Mapping):
-            value = dict(value)
-        elif isinstance(value, MixedPrecision | LowRankAdapter):
-            value = value.to_dict()
-        elif isinstance(value, tuple):
-            value = list(value)
-        plain[name] = value.value if isinstance(value, StrEnum) else value
-    return plain
-
-
-def stated_fields(job: Job) -> dict[str, Any]:
-    """Return a job as plain JSON values without what has its default.
-
-    Mode and batch size are always there. A field that jobs get later, with a default, leaves what
-    is said of older ones as it is.
-
-    Examples
-    --------
-    >>> stated_fields(Job(model="timm/resnet18", mode=Mode.TRAINING))
-    {'model': 'timm/resnet18', 'mode': 'training', 'batch_size': 1}
-    """
-    return {
-        name: value
-        for name, value in job_to_dict(job).items()
-        if name in _STATED or value != _DEFAULTS.get(name)
-    }
-
-
 def stated_job(plain: Mapping[str, Any]) -> Job:
     """Return the job of which :func:`stated_fields` says this; what is left out has its default.
 
@@ -154,11 +102,7 @@ def stated_job(plain: Mapping[str, Any]) -> Job:
     InvalidInputError
         As :func:`parse_job`.
     """
-    return parse_job({**{name: _DEFAULTS[name] for name in _STATED}, **plain})
-
-
-#: What a job says that says nothing.
-_DEFAULTS = job_to_dict(Job())
+    return parse_job({**stated_fields(Job()), **plain})
 
 
 def _spread_reference(fields: Mapping[str, Any], pointer: str) -> Mapping[str, Any]:

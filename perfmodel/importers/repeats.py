@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import replace
 
-from perfmodel.graph.job_identity import job_reference
+from perfmodel.graph.job import job_reference
 from perfmodel.importers.published import PublishedPlacement, PublishedStep
 
 

@@ -13,8 +13,7 @@ from perfmodel.devices.extras import installed_version
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import OutOfDeviceMemoryError
 from perfmodel.graph.ir import Graph
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import stated_fields
+from perfmodel.graph.job import Job, stated_fields
 from perfmodel.graph.workload import Workload
 from perfmodel.profilers.run import MeasureSettings, ProfiledRun
 from perfmodel.profilers.runtime import DeviceRuntime, open_runtime

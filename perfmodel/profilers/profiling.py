@@ -13,8 +13,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import stated_fields
+from perfmodel.graph.job import Job, stated_fields
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.wire import workload_key
 from perfmodel.profilers.worker import Failure, Success, measure_in_fresh_process

@@ -76,7 +76,7 @@ def workload_key(
     Parameters
     ----------
     job : mapping
-        As from :func:`~perfmodel.graph.job_form.stated_fields`.
+        As from :func:`~perfmodel.graph.job.stated_fields`.
     execution : str
         As in :class:`~perfmodel.records.StepRecord`.
 

@@ -32,8 +32,8 @@ from perfmodel.devices.codec import spec_from_dict, spec_to_dict
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import OutOfDeviceMemoryError, PerfModelError
 from perfmodel.graph.canonical import to_json
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import stated_fields, stated_job
+from perfmodel.graph.job import Job, stated_fields
+from perfmodel.graph.job_form import stated_job
 from perfmodel.profilers.measure import measure_job
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.wire import (

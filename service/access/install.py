@@ -11,7 +11,7 @@ from sqlalchemy.engine import make_url
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.store.sql.connections import Connections
-from perfmodel.store.sql.revisions import RevisionWatch
+from perfmodel.store.sql.shared_store import RevisionWatch
 from service.access.access_policy import Access, Policy, RateLimiter
 from service.access.audit import AuditLog, AuditTable
 from service.access.key_file import KeyFile

@@ -10,7 +10,7 @@ from typing import Any
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.store.sql.connections import Connections, shown_url
-from perfmodel.store.sql.revisions import RevisionWatch
+from perfmodel.store.sql.shared_store import RevisionWatch
 from perfmodel.store.state.keys import REVISION, KeyRows, StoredKey
 from service.access.keys import ApiKey, KeyStore, UnknownKeyError, parse_scopes
 

@@ -9,15 +9,14 @@ from typing import Any
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, PerfModelError
-from perfmodel.estimator import Estimator, PreparedJob, Table
+from perfmodel.estimator import AskedJob, Estimator, PreparedJob, Table
 from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.explain.explanation import Explanation
 from perfmodel.estimator.kernels.kernel_answers import KernelTable
 from perfmodel.estimator.tables.curve import Curve
 from perfmodel.estimator.tables.estimates import answer_from_memory
 from perfmodel.estimator.tables.ranking import Ranking
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import job_family
+from perfmodel.graph.job import Job, job_family
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plans.plan_search import PlanRanking
@@ -34,8 +33,7 @@ from service.answering.questions import (
     read_explain,
     read_rank,
 )
-from service.state.in_memory import AnyState, InMemoryState
-from service.state.job_references import resolve_job_reference
+from service.state.state import AnyState, InMemoryState, resolve_job_reference
 
 #: Steps that are predicted together: more would keep others from the interpreter for too long.
 _AT_ONCE = 64
@@ -130,7 +128,7 @@ class Answerer:
 
     def matrix(self, asked: AskedMatrix) -> Table:
         """Answer every pair of some jobs and placements; a bad one fails alone."""
-        jobs = [attempt(self.read_job, job, f"/jobs/{i}") for i, job in enumerate(asked.jobs)]
+        jobs = [attempt(self._known_or_read, job, f"/jobs/{i}") for i, job in enumerate(asked.jobs)]
         seen = self._seen_by_row(jobs, asked.observations)
         placements = [
             attempt(parse_placement, p, f"/placements/{i}") for i, p in enumerate(asked.placements)
@@ -143,14 +141,14 @@ class Answerer:
 
     def row(self, job: Job, placements: Sequence[Placement]) -> Table:
         """Answer one job on some placements."""
-        asked: Job | PerfModelError = job
+        asked: AskedJob = job
         if job.job_type is None:
             # Before anything else is worked out; what is wrong with it is said in its cells.
             try:
-                self.estimator.core.prepare(job)
+                asked = self.estimator.core.prepare(job)
             except PerfModelError as error:
                 asked = error
-        seen = {} if asked is not job else {0: self.observed_jobs.counting(job)}
+        seen = self._seen_by_row([asked], {})
         return self.estimator.matrix([asked], placements, seen, self.observed_jobs.strangers())
 
     def curve(self, question: Any) -> Curve:
@@ -206,8 +204,14 @@ class Answerer:
         return view
 
     def read_job(self, written: Any, *, pointer: str = "/job") -> Job:
-        """Return a job that was written out, or referred to."""
+        """Return a job that was written out, or referred to; a known one is not read again."""
+        known = self.cache.job(written)
+        if known is not None:
+            return known.job
         return parse_job(self.job_written(written, pointer=pointer), pointer=pointer)
+
+    def _known_or_read(self, written: Any, *, pointer: str) -> Job | PreparedJob:
+        return self.cache.job(written) or self.read_job(written, pointer=pointer)
 
     def job_written(self, value: Any, *, pointer: str = "/job") -> Any:
         """Return a job as it was written out, where it was or where it was registered."""
@@ -230,15 +234,15 @@ class Answerer:
         return {**observation, "job": self.job_written(observation["job"], pointer=pointer)}
 
     def _seen_by_row(
-        self, jobs: Sequence[Job | PerfModelError], stated: Mapping[int, Sequence[Observation]]
+        self, jobs: Sequence[AskedJob], stated: Mapping[int, Sequence[Observation]]
     ) -> dict[int, tuple[Observation, ...]]:
         """Return what was observed of each row; batches of one job share the stored ones."""
         stored: dict[str, tuple[Observation, ...]] = {}
         found = {}
         for row, job in enumerate(jobs):
-            if not isinstance(job, Job):
+            if isinstance(job, PerfModelError):
                 continue
-            family = job_family(job)
+            family = job.family if isinstance(job, PreparedJob) else job_family(job)
             if family not in stored:
                 stored[family] = self.observed_jobs.counting(job)
             found[row] = (*stated.get(row, ()), *stored[family])

@@ -16,7 +16,7 @@ from service.answering.answerer import Answerer
 from service.answering.matrix_rows import join_rows, ready_rows
 from service.answering.question_cache import JobCache
 from service.answering.questions import AskedMatrix
-from service.state.in_memory import AnyState, InMemoryState
+from service.state.state import AnyState, InMemoryState
 
 T = TypeVar("T", bound=Estimate | Curve | Ranking | PlanRanking | Explanation | Table)
 

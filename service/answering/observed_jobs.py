@@ -12,11 +12,10 @@ from perfmodel.estimator import Estimator, PreparedJob
 from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.job_types.job_type import ObservedJobType
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import job_family, job_reference
+from perfmodel.graph.job import Job, job_family, job_reference
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
-from service.state.in_memory import AnyState, InMemoryState
+from service.state.state import AnyState, InMemoryState
 
 logger = logging.getLogger(__name__)
 
@@ -73,20 +72,20 @@ class ObservedJobs:
             known = self._strangers = Strangers(self._estimator.core, seen, previous=known)
         return known
 
-    def counting(self, job: Job) -> tuple[Observation, ...]:
+    def counting(self, job: Job | PreparedJob) -> tuple[Observation, ...]:
         """Return the stored observations that answers about a job may rest on.
 
         Those are left out that cannot be any more, because a device was changed or removed since.
         """
-        if job.job_type is None and self._of_types_alone:
+        if isinstance(job, Job) and job.job_type is not None:
+            return tuple(one for one in self._feed.of(job_family(job)) if self._resolves(one))
+        if self._of_types_alone:
             return ()
-        seen = self._feed.of(job_family(job))
-        if job.job_type is not None:
-            return tuple(one for one in seen if self._resolves(one))
+        seen = self._feed.of(job_family(job) if isinstance(job, Job) else job.family)
         if not seen:
             return ()
         try:
-            observed = self.of(self._estimator.core.prepare(job))
+            observed = self.of(self._estimator.core.prepare(job) if isinstance(job, Job) else job)
         except PerfModelError:
             # What is wrong with the job is said where it is answered.
             return seen

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.jobs.capture_terms import CaptureNeededError, without_captures
-from service.answering.lanes import settle
-from service.answering.thread_pool import ThreadPool
+from service.answering.lanes import ThreadPool, settle
 from service.http.errors import OverloadedError
 
 #: When the work on a question starts at the earliest: after its answer is on its way.

@@ -8,8 +8,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from perfmodel.errors import NotInTimeError
-from service.answering.lanes import Lanes
-from service.answering.thread_pool import ThreadPool, note_failure
+from service.answering.lanes import Lanes, ThreadPool, note_failure
 from service.dispatch.background_rounds import BackgroundRounds, Preparation
 from service.dispatch.options import Options
 

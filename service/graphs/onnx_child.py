@@ -18,7 +18,7 @@ import orjson
 
 from perfmodel.capture.onnx import capture_onnx
 from perfmodel.errors import PerfModelError, UnsupportedOnnxError
-from perfmodel.estimator.captures.memory_limit import peak_bytes, resident_bytes
+from perfmodel.estimator.captures.confinement import peak_bytes, resident_bytes
 from perfmodel.graph.canonical import to_json
 from perfmodel.graph.ir import Graph
 from perfmodel.types import Mode, Precision

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -18,13 +18,12 @@ from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import format_placement
 from perfmodel.placement.topology.topology import Placement
-from perfmodel.requests import parse_job, parse_observations
+from perfmodel.requests import parse_observations
 from perfmodel.store.state.jobs import StoredJob
 from perfmodel.store.state.observation_records import ObservationState, Outcome, StoredObservation
 from service.dispatch.dispatcher import Dispatcher
 from service.http.errors import problem_of
 from service.observations.plausibility import Bounds, Plausibility, kind_of
-from service.state.job_references import JobFinder, resolve_job_reference
 from service.state.state import stored_job
 
 #: Most observations of one request.
@@ -64,7 +63,7 @@ class ObservationIntake:
         self._dispatcher = dispatcher
         self._state = state = dispatcher.state
         self._depth = dispatcher.metrics.queue("observations")
-        self._reader = ObservationReader(state.references)
+        self._reader = ObservationReader(self._read_job)
         self._plausibility = Plausibility(dispatcher.estimator, state.feed)
 
     async def take(self, body: Any, *, reporter: str = "") -> dict[str, Any]:
@@ -138,6 +137,9 @@ class ObservationIntake:
             raise read[0]
         return read
 
+    def _read_job(self, written: Any, *, pointer: str) -> Job:
+        return self._dispatcher.models.serving.read_job(written, pointer=pointer)
+
     def _judge(
         self, value: Any, pointer: str, plausibility: Plausibility, reporter: str
     ) -> _Judged | PerfModelError:
@@ -161,8 +163,8 @@ class ObservationIntake:
 class ObservationReader:
     """Reads observations; a job and a placement that came before are not read again."""
 
-    def __init__(self, jobs: JobFinder) -> None:
-        self._finder = jobs
+    def __init__(self, read_job: Callable[..., Job]) -> None:
+        self._read_job = read_job
         self._jobs: LruCache[bytes, tuple[Job, StoredJob]] = LruCache(
             4_096, weigh=lambda written, job: len(written), most_weight=_MOST_BYTES
         )
@@ -219,9 +221,7 @@ class ObservationReader:
         written = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
         known = self._jobs.get(written)
         if known is None:
-            job = parse_job(
-                resolve_job_reference(value, self._finder, pointer=pointer), pointer=pointer
-            )
+            job = self._read_job(value, pointer=pointer)
             known = (job, stored_job(job))
             self._jobs.put(written, known)
         return known

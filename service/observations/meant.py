@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.graph.job_identity import job_family
+from perfmodel.graph.job import job_family
 from perfmodel.graph.json_values import as_object, refuse_unknown, shown
 from perfmodel.requests import parse_job
 from perfmodel.store.state.observation_records import ObservationFilter, ObservationState
 from service.observations.intake import MOST_OF_A_KEY
-from service.state.job_references import JobFinder, resolve_job_reference
+from service.state.state import JobFinder, resolve_job_reference
 
 #: Parameters of a query that say which observations are meant.
 STATED = ("job", "key", "reporter", "state", "before", "after")

@@ -19,7 +19,7 @@ from perfmodel.placement.topology.short_form import write_short_form
 from perfmodel.requests import parse_job
 from perfmodel.store.state.observation_records import StoredObservation
 from service.observations.plausibility import MIXED, kind_of
-from service.state.job_references import JobFinder, resolve_job_reference
+from service.state.state import JobFinder, resolve_job_reference
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Enters retrainings that are due by themselves; starts a process that does those that wait.
 
-None is ever done in a process that answers.
+None is ever done in a process that answers. Settings say when one is due.
 """
 
 from __future__ import annotations
@@ -10,13 +10,35 @@ import subprocess
 import sys
 from typing import final
 
-from perfmodel.retraining.triggers import look
+from perfmodel.retraining.settings import parse_settings
+from perfmodel.retraining.triggers import TriggerRules, look
 from perfmodel.store.retraining import RetrainingStore, TriggerStore
 from perfmodel.store.sql.connections import is_in_memory
 from perfmodel.store.sql.polling import PollingThread
 from service.metrics.registry import Metrics
-from service.retraining.trigger_rules import rules_of
 from service.settings import Settings
+
+
+def rules_of(settings: Settings) -> TriggerRules:
+    """Return what starts a retraining.
+
+    Raises
+    ------
+    InvalidInputError
+        An expression that names no time, or settings that no retraining can have.
+    MissingExtraError
+        An expression, and nothing that reads it.
+    """
+    return TriggerRules(
+        model=settings.retrain_model,
+        cron=settings.retrain_cron,
+        after_observations=settings.retrain_after_observations,
+        after_records=settings.retrain_after_records,
+        on_drift=settings.retrain_on_drift,
+        least_s=settings.retrain_least_s,
+        settings=parse_settings(settings.retrain_settings, pointer="/retrain_settings").to_dict(),
+    )
+
 
 logger = logging.getLogger(__name__)
 

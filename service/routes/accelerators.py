@@ -14,7 +14,7 @@ from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import etagged_response, json_of, json_response
 from service.http.documentation import json_body, problems
 from service.http.errors import not_found
-from service.schemas.catalogue_bodies import (
+from service.schemas.state_bodies import (
     AcceleratorBody,
     AcceleratorFacts,
     AcceleratorsAnswer,

@@ -13,8 +13,7 @@ import orjson
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import PerfModelError
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import job_family
+from perfmodel.graph.job import Job, job_family
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.parse import format_placement, parse_placement
 from perfmodel.placement.topology.topology import Placement

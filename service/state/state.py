@@ -1,25 +1,27 @@
-"""What the service remembers, and what of it counts for answers."""
+"""What the service remembers, what of it counts for answers, and jobs by their references."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import orjson
 
-from perfmodel.errors import InvalidInputError
+from perfmodel.errors import InvalidInputError, NotInTimeError, UnknownJobError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
-from perfmodel.graph.job import Job
+from perfmodel.graph.job import Job, job_content, job_family, job_reference
 from perfmodel.graph.job_form import parse_job
-from perfmodel.graph.job_identity import job_content, job_family, job_reference
+from perfmodel.graph.json_values import refuse_unknown
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.store.campaigns import CampaignStore, ReferenceStore
 from perfmodel.store.feedback import AlarmStore, ResidualStore
 from perfmodel.store.retraining import RetrainingLogStore, RetrainingStore, TriggerStore
-from perfmodel.store.sql.revisions import RevisionWatch
+from perfmodel.store.sql.shared_store import RevisionWatch
 from perfmodel.store.state.accelerators import AcceleratorStore
 from perfmodel.store.state.database import Database
 from perfmodel.store.state.jobs import JobStore, StoredJob
@@ -29,8 +31,102 @@ from perfmodel.store.state.observation_writer import ObservationWriter
 from perfmodel.store.state.observations import ObservationStore
 from perfmodel.store.state.operations import OperationStore
 from perfmodel.store.state.prices import REVISION as PRICES
-from perfmodel.store.state.prices import RememberedPrices
-from service.state.job_references import JobReferences
+from perfmodel.store.state.prices import PriceStore, RememberedPrices
+
+_REFERENCE = re.compile(r"[0-9a-f]{32}")
+
+#: What registered jobs that are remembered take together at most, as JSON.
+_MOST_BYTES = 32 * 2**20
+
+
+class _Known(NamedTuple):
+    job: Mapping[str, Any]
+    size_bytes: int
+
+
+class JobReferences:
+    """Finds registered jobs; what was found once is not read again, for it never changes."""
+
+    def __init__(self, jobs: JobStore) -> None:
+        self._jobs = jobs
+        self._known: LruCache[str, _Known] = LruCache(
+            10_000, weigh=lambda ref, known: known.size_bytes, most_weight=_MOST_BYTES
+        )
+
+    def known(self, ref: str) -> Mapping[str, Any] | None:
+        """Return a job that was looked up before, or None; never waits."""
+        known = self._known.get(ref)
+        return None if known is None else known.job
+
+    def keep(self, ref: str, content: str) -> None:
+        """Know a job that was just registered."""
+        self._known.put(ref, _Known(orjson.loads(content), len(content)))
+
+    def find(self, ref: str) -> Mapping[str, Any] | None:
+        """Return a job as decoded JSON, or None where nobody registered it."""
+        known = self._known.get(ref)
+        if known is None and _REFERENCE.fullmatch(ref):
+            stored = self._jobs.find(ref)
+            if stored is not None:
+                known = _Known(orjson.loads(stored.content), len(stored.content))
+                self._known.put(ref, known)
+        return None if known is None else known.job
+
+
+class ReferencesInMemory:
+    """Finds registered jobs that were looked up before; never waits for the database."""
+
+    def __init__(self, references: JobReferences) -> None:
+        self._references = references
+
+    def find(self, ref: str) -> Mapping[str, Any]:
+        """Return a job as decoded JSON.
+
+        Raises
+        ------
+        NotInTimeError
+            It was not looked up yet; perhaps nobody registered it.
+        """
+        known = self._references.known(ref)
+        if known is None:
+            raise NotInTimeError(
+                f"The job {ref[:100]!r} was not looked up yet. Ask again: it is being looked up."
+            )
+        return known
+
+
+#: Where registered jobs are.
+JobFinder = JobReferences | ReferencesInMemory
+
+
+def resolve_job_reference(value: Any, store: JobFinder, *, pointer: str = "/job") -> Any:
+    """Return the job that a request means: a reference is looked up, all else is as it came.
+
+    Parameters
+    ----------
+    value : object
+        What stands where a job is expected: the job itself, ``"<ref>"`` or ``{"ref": "<ref>"}``.
+
+    Raises
+    ------
+    UnknownJobError
+        A reference that nobody registered.
+    """
+    ref = value
+    if isinstance(value, Mapping) and isinstance(value.get("ref"), str):
+        refuse_unknown(value, ("ref",), pointer)
+        ref, pointer = value["ref"], f"{pointer}/ref"
+    if not isinstance(ref, str):
+        return value
+    found = store.find(ref)
+    if found is None:
+        raise UnknownJobError(
+            ref[:100],
+            pointer=pointer,
+            hint="Register it with POST /v1/jobs, or send the job itself.",
+        )
+    return found
+
 
 logger = logging.getLogger(__name__)
 
@@ -86,11 +182,17 @@ class State:
         self.database.close()
 
 
+#: Jobs by their content as it is kept.
+_JOBS: LruCache[str, Job] = LruCache(
+    4_096, weigh=lambda content, job: len(content), most_weight=16 * 2**20
+)
+
+
 def stored_job(job: Job) -> StoredJob:
-    """Return a job as it is kept."""
-    return StoredJob(
-        ref=job_reference(job), family=job_family(job), content=job_content(job).decode()
-    )
+    """Return a job as it is kept; it is not read again from what is said here."""
+    content = job_content(job).decode()
+    _JOBS.put(content, job)
+    return StoredJob(ref=job_reference(job), family=job_family(job), content=content)
 
 
 def readable_observations(stored: Sequence[StoredObservation]) -> tuple[Observation, ...]:
@@ -124,14 +226,53 @@ def readable_observations(stored: Sequence[StoredObservation]) -> tuple[Observat
     return tuple(found)
 
 
-_JOBS: LruCache[str, Job] = LruCache(
-    4_096, weigh=lambda content, job: len(content), most_weight=16 * 2**20
-)
-
-
 def _job(content: str) -> Job:
     known = _JOBS.get(content)
     if known is None:
         known = parse_job(orjson.loads(content))
         _JOBS.put(content, known)
     return known
+
+
+class InMemoryState:
+    """The part of what is remembered that takes no time.
+
+    What was observed counts for job types alone, which are known by nothing else.
+    """
+
+    def __init__(self, whole: AnyState) -> None:
+        self.prices: PriceStore = whole.prices
+        found: JobFinder = whole.references
+        self.references: JobFinder = (
+            ReferencesInMemory(found) if isinstance(found, JobReferences) else found
+        )
+        self.feed: FeedInMemory = FeedInMemory(whole.feed)
+
+
+class FeedInMemory:
+    """Tells what is known to have been observed; nothing where that would have to wait."""
+
+    def __init__(self, whole: ObservationFeed[Observation] | FeedInMemory) -> None:
+        self._whole = whole
+
+    def known(self, family: str) -> tuple[Observation, ...] | None:
+        """Return what was observed of a family, or None."""
+        return self._whole.known(family)
+
+    def known_of_all(self) -> tuple[Observation, ...]:
+        """Return what was observed of job types."""
+        seen = self._whole.known_of_all() or ()
+        return tuple(one for one in seen if one.job is not None and one.job.job_type)
+
+    def of(self, family: str) -> tuple[Observation, ...]:
+        """Return what was observed of a family."""
+        return self._whole.known(family) or ()
+
+    def of_all(self) -> tuple[Observation, ...]:
+        """Return what was observed of job types."""
+        return self.known_of_all()
+
+
+#: What an answer may rest on: registered jobs, prices, observations. What is *known* is in memory,
+#: or None where it would have to be waited for; all else may wait.
+AnyState = State | InMemoryState

@@ -20,7 +20,7 @@ from service.answering.answerer import Answerer
 from service.answering.fallback import Fallback
 from service.answering.question_cache import JobCache
 from service.http.errors import PinnedModelError
-from service.state.in_memory import AnyState
+from service.state.state import AnyState
 
 logger = logging.getLogger(__name__)
 

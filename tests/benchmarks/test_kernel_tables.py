@@ -8,7 +8,7 @@ import pytest
 from kernel_tables import Judged, judge, page
 from made_up_kernels import made_up_records
 
-from perfmodel.training.validation.lockbox import is_locked
+from perfmodel.training.validation.held_out_folds import is_locked
 
 
 def test_each_device_is_left_out_of_both_tables() -> None:

@@ -12,8 +12,7 @@ from click.testing import CliRunner, Result
 from perfmodel.cli import cli
 from perfmodel.devices.codec import spec_to_dict
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import job_to_dict
+from perfmodel.graph.job import Job, job_to_dict
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.roofline import RooflinePredictor
 from perfmodel.records import Measurement, Provenance, StepRecord

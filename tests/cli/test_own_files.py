@@ -16,7 +16,7 @@ from torch import nn
 from perfmodel import Estimator
 from perfmodel.cli import cli
 from perfmodel.errors import CaptureError, InvalidInputError
-from perfmodel.estimator.jobs.own_module import prepare_module
+from perfmodel.estimator.jobs.capture import prepare_module
 from perfmodel.graph.in_precision import own_precision
 from perfmodel.types import Precision
 

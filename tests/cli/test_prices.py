@@ -11,7 +11,7 @@ from guarded_service import make_app
 from running import running
 
 from perfmodel.cli.app import cli
-from perfmodel.cli.running.price_list import read_price_list
+from perfmodel.cli.running.prices import read_price_list
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidInputError, PerfModelError
 

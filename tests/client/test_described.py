@@ -9,7 +9,7 @@ import pytest
 
 from perfmodel.client import answers, forms
 from perfmodel.types import Basis
-from service.schemas import answer_bodies, catalogue_bodies
+from service.schemas import answer_bodies, state_bodies
 from service.schemas import question_bodies as bodies
 
 FORMS = [
@@ -41,6 +41,6 @@ def test_answers_are_described_with_every_field_its_words_and_its_bounds() -> No
     assert set(described["required"]) == {field.name for field in fields(answers.Estimate)}
     assert described["properties"]["basis"]["enum"] == [basis.value for basis in Basis]
     assert described["properties"]["sync_time_s"]["description"].startswith("All communication")
-    price = catalogue_bodies.PriceEntry.model_json_schema()
+    price = state_bodies.PriceEntry.model_json_schema()
     assert price["properties"]["per_hour"]["exclusiveMinimum"] == 0
     assert price["additionalProperties"] is False

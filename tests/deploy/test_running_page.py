@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 from migrated import migrated_sqlite
 
-from perfmodel.cli.running.price_list import read_price_list
+from perfmodel.cli.running.prices import read_price_list
 from perfmodel.cli.running.settings_file import read_settings_into
 from perfmodel.devices.catalog import Catalog
 

@@ -6,8 +6,8 @@ import pytest
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.hub_models.names import hub_model, hub_models, hub_names
-from perfmodel.graph.job_form import job_to_dict, parse_job
-from perfmodel.graph.job_identity import job_reference
+from perfmodel.graph.job import job_reference, job_to_dict
+from perfmodel.graph.job_form import parse_job
 
 _SETTINGS = {"mode": "training", "batch_size": 2}
 

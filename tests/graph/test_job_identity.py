@@ -5,9 +5,8 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from perfmodel.graph.job import Job
+from perfmodel.graph.job import Job, job_content, job_family, job_reference
 from perfmodel.graph.job_form import parse_job
-from perfmodel.graph.job_identity import job_content, job_family, job_reference
 from perfmodel.types import Mode, Precision
 
 JOB = Job(model="timm/resnet50", mode=Mode.TRAINING, batch_size=64)

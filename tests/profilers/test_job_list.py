@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import stated_fields, stated_job
+from perfmodel.graph.job import Job, stated_fields
+from perfmodel.graph.job_form import stated_job
 from perfmodel.profilers.job_list import read_jobs
 from perfmodel.profilers.wire import workload_key
 from perfmodel.types import Compiler, Mode

@@ -17,7 +17,7 @@ from perfmodel.errors import InvalidInputError, OvertakenError, StoreError, Trai
 from perfmodel.registry.model_registry import ModelRegistry
 from perfmodel.registry.states import State
 from perfmodel.retraining import attempt as attempts
-from perfmodel.retraining.judging.unseen_families import NAME
+from perfmodel.retraining.judging.judging_sets import NAME
 from perfmodel.retraining.run_folder import Phase, RunFolder
 from perfmodel.store import durable
 from perfmodel.store.artifacts import read_artifact

@@ -1,19 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from perfmodel.store.state.accelerators import AcceleratorStore, OwnAccelerators
 from perfmodel.store.state.database import Database
 from perfmodel.store.state.prices import Price, PriceStore
-
-
-@pytest.fixture
-def database(migrated_url: str) -> Iterator[Database]:
-    database = Database(migrated_url)
-    yield database
-    database.close()
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ from sqlalchemy import text
 from waiting import until
 
 from perfmodel.errors import StoreError
-from perfmodel.store.sql.breaker import Breaker
-from perfmodel.store.sql.connections import Connections
+from perfmodel.store.sql.connections import Breaker, Connections
 from perfmodel.store.sql.watchdog import Watchdog
 from perfmodel.store.state.database import Database
 

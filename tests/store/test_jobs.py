@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -9,13 +8,6 @@ from made_up_observations import stored_job
 from perfmodel.errors import InvalidInputError
 from perfmodel.store.state.database import Database
 from perfmodel.store.state.jobs import JobStore
-
-
-@pytest.fixture
-def database(migrated_url: str) -> Iterator[Database]:
-    database = Database(migrated_url)
-    yield database
-    database.close()
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 from made_up_observations import stored_job, stored_observation
@@ -15,13 +15,6 @@ from perfmodel.store.state.observation_records import (
     StoredObservation,
 )
 from perfmodel.store.state.observations import ObservationStore
-
-
-@pytest.fixture
-def database(migrated_url: str) -> Iterator[Database]:
-    database = Database(migrated_url)
-    yield database
-    database.close()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from perfmodel.store.sql.revisions import read_revisions
+from perfmodel.store.sql.shared_store import read_revisions
 from perfmodel.store.state.database import Database
 from perfmodel.store.state.prices import REVISION, Price, PriceStore
 

@@ -6,7 +6,7 @@ import pytest
 from waiting import until
 
 from perfmodel.errors import StoreError
-from perfmodel.store.sql.revisions import RevisionWatch
+from perfmodel.store.sql.shared_store import RevisionWatch
 from perfmodel.store.state.database import Database
 from perfmodel.store.state.observation_feed import EVERY_S, ObservationFeed
 from perfmodel.store.state.prices import Price, PriceStore, RememberedPrices

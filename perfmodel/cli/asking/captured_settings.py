@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from perfmodel.cli.asking.here import noted_number
 from perfmodel.cli.subjects import job_of
 from perfmodel.errors import InvalidInputError
-from perfmodel.graph.job_form import job_to_dict
+from perfmodel.graph.job import job_to_dict
 from perfmodel.types import Mode
 
 if TYPE_CHECKING:

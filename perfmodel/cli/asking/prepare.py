@@ -21,8 +21,7 @@ from perfmodel.cli.subjects import (
 )
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.in_precision import as_it_computes
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import job_to_dict
+from perfmodel.graph.job import Job, job_to_dict
 from perfmodel.types import Compiler, Role
 
 if TYPE_CHECKING:

@@ -172,6 +172,6 @@ def _tell(campaign: Mapping[str, Any]) -> None:
 
 
 def _form(job: Any) -> dict[str, Any]:
-    from perfmodel.graph.job_form import stated_fields
+    from perfmodel.graph.job import stated_fields
 
     return stated_fields(job)

@@ -11,8 +11,7 @@ from perfmodel.estimator.captures.capture_child import CaptureChild
 from perfmodel.estimator.captures.turns import Turns
 from perfmodel.estimator.jobs.capture_terms import CaptureBudget, terms_of_request
 from perfmodel.estimator.jobs.captured_step import CapturedStep
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import job_reference
+from perfmodel.graph.job import Job, job_reference
 from perfmodel.lru import LruCache
 from perfmodel.zoo.size_check import check_size
 

@@ -20,8 +20,12 @@ from typing import Any, BinaryIO
 import orjson
 
 from perfmodel.errors import CaptureBudgetError, CaptureError, PerfModelError
-from perfmodel.estimator.captures.confinement import confine
-from perfmodel.estimator.captures.memory_limit import limited_memory, peak_bytes, resident_bytes
+from perfmodel.estimator.captures.confinement import (
+    confine,
+    limited_memory,
+    peak_bytes,
+    resident_bytes,
+)
 from perfmodel.estimator.jobs.capture import capture_in_process, load_libraries, shipped_or_captured
 from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.estimator.jobs.step_facts import facts_to_keep
@@ -30,8 +34,7 @@ from perfmodel.graph.by_rule.ruled_graph import RuledGraph
 from perfmodel.graph.by_rule.rules import BATCH, Point
 from perfmodel.graph.canonical import to_json
 from perfmodel.graph.ir import Graph
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import job_reference
+from perfmodel.graph.job import Job, job_reference
 from perfmodel.lru import LruCache
 from perfmodel.requests import parse_job
 from perfmodel.zoo.shipped.shipped_graphs import is_shipped

@@ -1,32 +1,83 @@
-"""Jobs, placements and predictions: what every question starts from, each worked out once."""
+"""Jobs, placements and predictions: what every question starts from, each worked out once.
+
+Stand-ins for what takes time refuse what is not in memory.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any, NoReturn, Self
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.sisters import sisters_of
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.errors import InvalidInputError
-from perfmodel.estimator.core.non_blocking import NO_CAPTURES, NoModel
+from perfmodel.errors import InvalidInputError, NotInTimeError
 from perfmodel.estimator.core.resolved_placement import (
     ResolvedPlacement,
     resolve_placement,
     rough_bytes,
 )
-from perfmodel.estimator.jobs.captured_step import GraphSource
+from perfmodel.estimator.jobs.captured_step import CapturedStep, GraphSource
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.single.in_order import in_order
 from perfmodel.estimator.single.revised import revised
 from perfmodel.estimator.single.step_model import StepModel
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import job_reference
+from perfmodel.graph.job import Job, job_reference
+from perfmodel.graph.workload import Workload
 from perfmodel.lru import LruCache
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.predictors.prediction import Prediction
+
+
+@dataclass(frozen=True)
+class NoModel:
+    """A model that never predicts.
+
+    Parameters
+    ----------
+    version : str
+        Of the model in whose place it stands.
+    """
+
+    version: str
+
+    def predict(self, workloads: Sequence[Workload]) -> Sequence[Prediction]:
+        """Refuse.
+
+        Raises
+        ------
+        NotInTimeError
+            There is a workload.
+        """
+        if workloads:
+            raise NotInTimeError(
+                f"The model {self.version} has not predicted this job on this accelerator yet. "
+                "Ask again: it is at work on it."
+            )
+        return []
+
+
+class NoCaptures:
+    """A source of graphs that captures none."""
+
+    def step(self, job: Job) -> CapturedStep:
+        """Refuse."""
+        return _not_captured(job)
+
+
+NO_CAPTURES = NoCaptures()
+
+
+def _not_captured(job: Job) -> NoReturn:
+    raise NotInTimeError(
+        f"The step of {job.label} is not captured yet, so that not even its arithmetic is known. "
+        "It is being captured: ask again. Register jobs with POST /v1/jobs before they are asked "
+        "about in a hurry."
+    )
+
 
 #: Operators of all jobs that are kept in memory together: a job with very many takes the room of
 #: many jobs.

@@ -9,7 +9,7 @@ from functools import cached_property
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, InvalidPlacementError
-from perfmodel.graph.job_identity import job_content
+from perfmodel.graph.job import job_content
 from perfmodel.placement.data_parallel.one_step import GroupCosts
 from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.sharing.mig import (

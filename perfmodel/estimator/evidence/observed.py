@@ -10,19 +10,254 @@ reported counts for other jobs of which nothing was observed, as far as they agr
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
 
-from perfmodel.estimator.evidence.correction import Correction
-from perfmodel.estimator.evidence.observed_job import ObservedJob
-from perfmodel.estimator.evidence.observed_rows import single_step
+import numpy as np
+import numpy.typing as npt
+
+from perfmodel.estimator.evidence.observed_job import ObservedJob, said_of_script, unobserved_script
+from perfmodel.estimator.evidence.observed_rows import single_step, step_cells
 from perfmodel.estimator.evidence.strangers import SAID, Shift
-from perfmodel.estimator.placing.cells import Cells, CellStep, Steps
-from perfmodel.estimator.placing.columns import machine_word
+from perfmodel.estimator.placing.cells import Cells, CellStep, Steps, interval
+from perfmodel.estimator.placing.columns import ReplicaColumns, machine_word
 from perfmodel.estimator.placing.placed import CAPTURED
 from perfmodel.intervals import DEVIATIONS
+from perfmodel.placement.calibration.calibration import Calibration
+from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps, correct_weighed
 from perfmodel.placement.calibration.correcting.single_step import CalibratedStep
-from perfmodel.placement.step_parts import StepNumbers
-from perfmodel.types import Basis
+from perfmodel.placement.calibration.correcting.unobserved_script import UnobservedScript
+from perfmodel.placement.calibration.step_cells import StepCells
+from perfmodel.placement.estimate import StepNumbers, StepParts
+from perfmodel.types import RUNG, Basis
+
+Places = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+class _Piece(NamedTuple):
+    """Cells of some rows that are corrected, on the same columns, as predicted otherwise.
+
+    Parameters
+    ----------
+    at : tuple of ndarray
+        Row and column of each cell.
+    own : ndarray of bool
+        Whether the job of each was observed itself.
+    there : ndarray of bool
+        Whether it was on the machine of the cell.
+    is_script : ndarray of bool
+        Whether it is said to be a script.
+    """
+
+    steps: Steps
+    at: tuple[Places, Places]
+    cells: StepCells
+    laws: Sequence[_Law]
+    own: Flags
+    there: Flags
+    is_script: Flags
+
+
+#: What turns predicted steps into those that are answered.
+_Law = Calibration | UnobservedScript
+
+
+class Correction:
+    """Steps to be corrected: those of all jobs together, which is quicker."""
+
+    def __init__(self) -> None:
+        self._pieces: list[_Piece] = []
+        self._unobserved: list[_Piece] = []
+
+    def add(self, cells: Cells, steps: Steps, observed: Sequence[ObservedJob | None]) -> Steps:
+        """Note what changes of some steps, and return those that :meth:`apply` will change.
+
+        Parameters
+        ----------
+        observed : sequence of ObservedJob or None
+            What is known of each job of the cells.
+        """
+        columns = cells.columns
+        if columns is None:
+            columns = ReplicaColumns.of(cells.placements)
+        names = np.array(columns.machine)
+        machines = [(name, np.flatnonzero(names == name)) for name in dict.fromkeys(names.tolist())]
+        is_answered = np.isfinite(steps.samples_per_second)
+        found: Steps | None = None
+        alike: dict[tuple[bool, bytes], list[_Row]] = defaultdict(list)
+        for row, job in enumerate(observed):
+            script = unobserved_script(cells.jobs[row].job)
+            for law, shift, name, places in _says(job, script, machines):
+                chosen = places[is_answered[row, places]]
+                if not len(chosen):
+                    continue
+                found = found or _own(steps)
+                if law is None:
+                    _shift(found, row, chosen, shift, name)
+                    continue
+                alike[law is script, chosen.tobytes()].append(_Row(row, chosen, law, job))
+                if script is not None and law is script:
+                    for column in chosen.tolist():
+                        said = said_of_script(script, columns.machine[column])
+                        found.said[row, column] = (said,)
+        for (is_unobserved, _), rows in alike.items():
+            assert found is not None
+            pieces = self._unobserved if is_unobserved else self._pieces
+            pieces.append(_piece(cells, found, columns, rows))
+        return found or steps
+
+    def apply(self) -> None:
+        """Correct all that was noted."""
+        for piece in self._unobserved:
+            _correct(piece, piece.laws[0].apply(piece.cells))
+        self._unobserved.clear()
+        if not self._pieces:
+            return
+        calibrations = [
+            one for piece in self._pieces for one in piece.laws if isinstance(one, Calibration)
+        ]
+        known = {id(one): one for one in calibrations}
+        codes = {key: code for code, key in enumerate(known)}
+        sizes = [len(piece.cells) // len(piece.laws) for piece in self._pieces for _ in piece.laws]
+        found = correct_weighed(
+            [one.weighed for one in known.values()],
+            StepCells.join([one.cells for one in self._pieces]),
+            np.repeat([codes[id(one)] for one in calibrations], sizes),
+        )
+        ends = np.cumsum([len(one.cells) for one in self._pieces]).tolist()
+        for piece, end in zip(self._pieces, ends, strict=True):
+            _correct(piece, found.take(slice(end - len(piece.cells), end)))
+        self._pieces.clear()
+
+
+class _Row(NamedTuple):
+    """Cells of one row that rest on one law."""
+
+    row: int
+    columns: Places
+    law: _Law
+    job: ObservedJob | None
+
+
+def _says(
+    job: ObservedJob | None, script: UnobservedScript | None, machines: Sequence[tuple[str, Places]]
+) -> Iterator[tuple[_Law | None, Shift, str, Places]]:
+    """Return what counts for a job on some machines: a law, or else what strangers say."""
+    alike: dict[int, tuple[_Law, list[Places]]] = {}
+    for name, at in machines if job is not None or script is not None else ():
+        # What is told of the machine, and what is said of the job, stand over strangers.
+        law: _Law | None = (job and job.on(name)) or script
+        if law is not None:
+            alike.setdefault(id(law), (law, []))[1].append(at)
+        elif job is not None and (shift := job.shift(name)).reporters:
+            yield None, shift, name, at
+    for law, places in alike.values():
+        yield law, Shift(), "", np.concatenate(places)
+
+
+def _piece(cells: Cells, steps: Steps, columns: ReplicaColumns, rows: Sequence[_Row]) -> _Piece:
+    chosen = rows[0].columns
+    at = np.repeat([one.row for one in rows], len(chosen)), np.tile(chosen, len(rows))
+    places, jobs = columns.take(chosen), [cells.jobs[one.row] for one in rows]
+    return _Piece(
+        steps=steps,
+        at=at,
+        cells=step_cells(jobs, steps.parts.take(at), places, slowdowns=steps.slowdowns),
+        laws=[one.law for one in rows],
+        own=np.repeat([bool(one.job and one.job.observations) for one in rows], len(chosen)),
+        there=np.array(
+            [
+                one.job is not None and machine in one.job.machines
+                for one in rows
+                for machine in places.machine
+            ]
+        ),
+        is_script=np.repeat([bool(cells.jobs[one.row].job.script) for one in rows], len(chosen)),
+    )
+
+
+def _own(steps: Steps) -> Steps:
+    """Return steps whose columns may be written to."""
+    shape = steps.samples_per_second.shape
+
+    def own(values: Any) -> Any:
+        return np.array(np.broadcast_to(values, shape))
+
+    return replace(
+        steps,
+        parts=steps.parts.each(own),
+        step_time_s=own(steps.step_time_s),
+        samples_per_second=own(steps.samples_per_second),
+        low=own(steps.low),
+        high=own(steps.high),
+        half_width=own(steps.half_width),
+        rung=own(steps.rung),
+        said=dict(steps.said),
+        efficiency=np.full(shape, np.nan),
+    )
+
+
+def _correct(piece: _Piece, found: CalibratedSteps) -> None:
+    """Put corrected cells in the place of predicted ones."""
+    steps, at, own = piece.steps, piece.at, piece.own
+    longer = found.parts.step_time_s / piece.cells.parts.step_time_s
+    half_width = DEVIATIONS * found.log_sd
+    if not own.all():
+        # What others reached makes a prediction better, not an observed one.
+        before = _half_width(steps, at)
+        nearer, farther = np.minimum(half_width, before), np.maximum(half_width, before)
+        # A script lies at least as far off as its step, whatever is known of that.
+        half_width = np.where(own, half_width, np.where(piece.is_script, farther, nearer))
+    assert steps.efficiency is not None
+    # A cell rests on itself, on the job there, or on the job elsewhere.
+    near = np.where(piece.there, RUNG[Basis.CALIBRATED], RUNG[Basis.TRANSFERRED])
+    rung = np.where(found.seen, RUNG[Basis.MEASURED], near)
+    least = np.where(piece.is_script, RUNG[Basis.INTERPOLATED], steps.rung[at])
+    steps.rung[at] = np.where(own, rung, np.maximum(steps.rung[at], least))
+    steps.efficiency[at] = np.where(own | piece.is_script, 1 / longer, np.nan)
+    _put(steps, at, found.parts, steps.samples_per_second[at] / longer, half_width)
+
+
+def _shift(steps: Steps, row: int, columns: Places, shift: Shift, machine: str) -> None:
+    """Move steps as far as strangers agree, and widen and name what is moved far."""
+    at = (np.full(len(columns), row), columns)
+    before = steps.parts.take(at)
+    longer, slower = np.exp(shift.compute), np.exp(shift.communication)
+    parts = StepParts.of(
+        before.compute_s * longer,
+        exposed_communication_s=before.exposed_communication_s * slower,
+        input_stall_s=before.input_stall_s,
+        overhead_s=before.overhead_s * longer,
+        communication_s=before.communication_s * slower,
+    )
+    moved = np.log(parts.step_time_s / before.step_time_s)
+    half_width = np.hypot(_half_width(steps, at), moved)
+    _put(steps, at, parts, steps.samples_per_second[at] / np.exp(moved), half_width)
+    for column, factor in zip(columns.tolist(), np.exp(moved).tolist(), strict=True):
+        if abs(np.log(factor)) > SAID:
+            steps.said[row, column] = (shift.said(machine, factor),)
+
+
+def _half_width(steps: Steps, at: tuple[Places, Places]) -> npt.NDArray[np.float64]:
+    """Return the half width of whole intervals, in logarithms."""
+    return np.asarray(np.log(steps.high[at] / steps.low[at]) / 2)
+
+
+def _put(
+    steps: Steps,
+    at: tuple[Places, Places],
+    parts: StepParts,
+    rate: npt.NDArray[np.float64],
+    half_width: npt.NDArray[np.float64],
+) -> None:
+    steps.step_time_s[at], steps.samples_per_second[at] = parts.step_time_s, rate
+    steps.low[at], steps.high[at] = interval(rate, rate, rate, half_width)
+    steps.half_width[at] = half_width
+    for one in fields(StepParts):
+        getattr(steps.parts, one.name)[at] = getattr(parts, one.name)
 
 
 class Observed:

@@ -19,8 +19,7 @@ from perfmodel.estimator.evidence.strangers import Shift, Strangers
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import machine_word
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import job_family
+from perfmodel.graph.job import Job, job_family
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
 from perfmodel.placement.calibration.correcting.unobserved_script import (
     UnobservedScript,

@@ -24,11 +24,10 @@ from perfmodel.estimator.placing.placed import CAPTURED
 from perfmodel.estimator.placing.slowdowns import Slowdown
 from perfmodel.features.roofline import node_roofline
 from perfmodel.graph.job import Job
-from perfmodel.placement.calibration.correcting.response_numbers import SingleStep
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
-from perfmodel.placement.calibration.step_cells import StepCells
-from perfmodel.placement.step_parts import StepNumbers, StepParts
+from perfmodel.placement.calibration.step_cells import SingleStep, StepCells
+from perfmodel.placement.estimate import StepNumbers, StepParts
 
 #: An observed step this many times as fast as its arithmetic at the peaks is a mistake.
 BEYOND_THE_PEAK = 1.05

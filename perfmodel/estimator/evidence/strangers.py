@@ -26,11 +26,11 @@ import numpy as np
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
+from perfmodel.estimator.evidence.guessed_rows import TypeTables
 from perfmodel.estimator.evidence.observed_rows import weighed_cells
-from perfmodel.estimator.evidence.type_tables import TypeTables
 from perfmodel.estimator.placing.columns import machine_word
 from perfmodel.feedback.agreement import Level, agreements
-from perfmodel.graph.job_identity import job_family
+from perfmodel.graph.job import job_family
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps, known_median

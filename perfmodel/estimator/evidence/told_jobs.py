@@ -17,8 +17,7 @@ from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import guess_of, is_weighed, modelled, observed_rows
 from perfmodel.estimator.evidence.observed_rows import weighed_cells
 from perfmodel.estimator.placing.columns import machine_word
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import job_family, type_word
+from perfmodel.graph.job import Job, job_family, type_word
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.evidence.guessed_rows import (
+    TypeTables,
     guess_of,
     guessed_cells,
     modelled,
@@ -27,12 +28,10 @@ from perfmodel.estimator.evidence.guessed_rows import (
 from perfmodel.estimator.evidence.observed_rows import divided
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.evidence.told_jobs import ToldJobs, spread
-from perfmodel.estimator.evidence.type_tables import TypeTables
 from perfmodel.estimator.job_types.levels import JobTypeLevels
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.features.arrays import FloatArray
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import own_batch, type_word
+from perfmodel.graph.job import Job, own_batch, type_word
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
 from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps
 from perfmodel.placement.calibration.observation import Observation

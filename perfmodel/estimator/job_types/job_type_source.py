@@ -17,22 +17,25 @@ from collections.abc import Sequence
 import numpy as np
 
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.guessed_rows import is_modelled
-from perfmodel.estimator.evidence.type_tables import observed_cells
+from perfmodel.estimator.evidence.guessed_rows import is_modelled, observed_cells
 from perfmodel.estimator.job_types.job_type import JobTypeSteps, ObservedJobType
 from perfmodel.estimator.job_types.limited_steps import limited, not_modelled, seen_under
 from perfmodel.estimator.placing.cells import Cells, CellStep, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.slowdowns import Neighbours
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import own_batch, split_label
+from perfmodel.graph.job import Job, own_batch, split_label
 from perfmodel.intervals import COVERAGE, DEVIATIONS
-from perfmodel.placement.estimate import Breakdown, Estimate, MemoryEstimate, Throughput
+from perfmodel.placement.estimate import (
+    Breakdown,
+    Estimate,
+    MemoryEstimate,
+    StepNumbers,
+    Throughput,
+)
 from perfmodel.placement.job_types.cell_likeness import nearest_cells
 from perfmodel.placement.job_types.completion import nearest_labels
 from perfmodel.placement.job_types.job_type_cells import JobTypeCells, job_type_cells
 from perfmodel.placement.sharing.colocation import family_of
-from perfmodel.placement.step_parts import StepNumbers
 from perfmodel.types import RUNG, Basis, Mode, weakest
 
 #: ``model_version`` of such answers.

@@ -21,8 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfmodel.features.arrays import FloatArray
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import named_job
+from perfmodel.graph.job import Job, named_job
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.calibration.calibration import Calibration
 from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps

@@ -10,8 +10,7 @@ import numpy as np
 from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.placing.feeding import stall_s
 from perfmodel.estimator.placing.slowdowns import Neighbours, slowdown_on
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import own_batch, type_label
+from perfmodel.graph.job import Job, own_batch, type_label
 from perfmodel.placement.feeding.input_samples import SampleCost
 from perfmodel.placement.sharing.colocation import load_of_type
 from perfmodel.placement.sharing.job_load import LEAST_SHARE, JobLoad

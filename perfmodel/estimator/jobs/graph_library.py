@@ -22,8 +22,7 @@ from perfmodel.estimator.jobs.step_facts import facts_from, facts_to_keep
 from perfmodel.graph.canonical import from_json, to_json
 from perfmodel.graph.in_precision import may_differ
 from perfmodel.graph.ir import Graph
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import job_reference
+from perfmodel.graph.job import Job, job_reference
 from perfmodel.store.state.database import Database, Registration, StoredGraph, deflated, inflated
 from perfmodel.types import Mode
 

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.features.roofline import node_work
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import job_family
+from perfmodel.graph.job import Job, job_family
 from perfmodel.graph.workload import Workload
 from perfmodel.placement.data_parallel.data_parallel_constants import fitted_constants
 from perfmodel.placement.feeding.input_samples import collate_s
@@ -32,7 +31,7 @@ class PreparedJob:
     Parameters
     ----------
     key : str
-        From :func:`~perfmodel.graph.job_identity.job_reference`.
+        From :func:`~perfmodel.graph.job.job_reference`.
     """
 
     job: Job

@@ -16,8 +16,7 @@ from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.slowdowns import Neighbours, Slowdown, neighbours
 from perfmodel.features.arrays import FloatArray
-from perfmodel.placement.estimate import NeighbourEstimate
-from perfmodel.placement.step_parts import StepNumbers, StepParts
+from perfmodel.placement.estimate import NeighbourEstimate, StepNumbers, StepParts
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import LADDER, RUNG, Basis
 

@@ -38,10 +38,9 @@ from perfmodel.estimator.placing.slowdowns import (
 )
 from perfmodel.estimator.placing.split_replica import split_parts, split_warnings
 from perfmodel.features.arrays import FloatArray
-from perfmodel.placement.estimate import NeighbourEstimate
+from perfmodel.placement.estimate import NeighbourEstimate, StepParts
 from perfmodel.placement.feeding.batch_split import AffineSteps, proportional_split
 from perfmodel.placement.feeding.input_samples import SampleCost, cost_of_graph
-from perfmodel.placement.step_parts import StepParts
 from perfmodel.placement.topology.topology import BatchSplit
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import Basis, Mode, weakest

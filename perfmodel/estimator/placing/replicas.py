@@ -27,12 +27,12 @@ from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.slowdowns import Slowdown
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.data_parallel.data_parallel import Sharding, data_parallel_parts
-from perfmodel.placement.data_parallel.gathered_pass import gathered_pass_parts
-from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets, gradient_buckets
+from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets
 from perfmodel.placement.data_parallel.one_step import OneReplicaGroup
+from perfmodel.placement.data_parallel.sharded_step import gathered_pass_parts
+from perfmodel.placement.estimate import StepNumbers, StepParts
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fabric.rank_groups import Dimension
-from perfmodel.placement.step_parts import StepNumbers, StepParts
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import LADDER, RUNG, Mode
 
@@ -153,43 +153,42 @@ def half_width(parts: StepParts, several: npt.NDArray[np.bool_] | bool) -> Float
     return np.asarray(np.where(several, wide, 0.0))
 
 
+#: What is predicted of the time on one accelerator: itself, and its low and high end.
+_LEVELS = (attrgetter("time_s"), attrgetter("low_s"), attrgetter("high_s"))
+
+
 def replicated_steps(
     jobs: Sequence[PreparedJob], predictions: Sequence[Predictions], columns: ReplicaColumns
 ) -> Steps:
     """Return the steps of equal replicas, jobs along rows and placements along columns."""
     job, stage = jobs[0].job, columns.zero_stage
     kinds = range(len(columns.accelerators[0]))
-    samples = np.array([[float(one.samples)] for one in jobs])
-    stragglers = np.array([[one.straggler] for one in jobs])
-    # One job's gradients hold for all its columns as they are.
-    alone = len(jobs) == 1
-    buckets = jobs[0].step.buckets if alone else gradient_buckets([j.step.profile for j in jobs])
-    rates, parts = [], []
-    for level in ("time_s", "low_s", "high_s"):
-        times = [columns.facts(predictions, k, attrgetter(level), math.nan) for k in kinds]
-        parts.append(
-            replica_parts(
-                times, columns.groups, buckets, mode=job.mode, zero_stage=stage,
-                accumulation_steps=job.accumulation_steps, straggler=stragglers,
-            )
-        )  # fmt: skip
-        rates.append(
-            throughput(
-                times, columns.counts, parts[-1].step_time_s, mode=job.mode, samples=samples,
-                zero_stage=stage,
-            )
-        )  # fmt: skip
+    # The time alone and its ends stand along an axis between: what links take is the same for all.
+    times = [
+        np.stack([columns.facts(predictions, k, of, math.nan) for of in _LEVELS], axis=1)
+        for k in kinds
+    ]
+    all_parts = replica_parts(
+        times, columns.groups, GradientBuckets.join([one.step.buckets for one in jobs]),
+        mode=job.mode, zero_stage=stage, accumulation_steps=job.accumulation_steps,
+        straggler=np.array([[[one.straggler]] for one in jobs]),
+    )  # fmt: skip
+    rates = throughput(
+        times, columns.counts, all_parts.step_time_s, mode=job.mode, zero_stage=stage,
+        samples=np.array([[[float(one.samples)]] for one in jobs]),
+    )  # fmt: skip
+    parts, (rate, at_low, at_high) = all_parts.take(np.s_[:, 0]), rates.swapaxes(0, 1)
     several = columns.groups.ranks > 1
-    wide = half_width(parts[0], several & wait_for_each_other(job.mode, stage))
-    low, high = interval(rates[0], rates[1], rates[2], wide)
+    wide = half_width(parts, several & wait_for_each_other(job.mode, stage))
+    low, high = interval(rate, at_low, at_high, wide)
     rungs = [columns.facts(predictions, k, lambda p: RUNG[p.basis], -1) for k in kinds]
     return Steps(
-        parts=parts[0],
-        step_time_s=parts[0].step_time_s,
-        samples_per_second=rates[0],
+        parts=parts,
+        step_time_s=parts.step_time_s,
+        samples_per_second=rate,
         low=low,
         high=high,
-        half_width=np.broadcast_to(whole_half_width(rates[1], rates[2], wide), rates[0].shape),
+        half_width=np.broadcast_to(whole_half_width(at_low, at_high, wide), rate.shape),
         rung=np.maximum(np.max(rungs, axis=0), columns.scaling_rungs).astype(np.int8),
     )
 

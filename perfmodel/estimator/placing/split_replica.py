@@ -12,10 +12,10 @@ from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.replicas import replica_parts
 from perfmodel.estimator.single.plan_engine import transformer_training
 from perfmodel.features.arrays import FloatArray
+from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.fabric.rank_groups import Dimension
 from perfmodel.placement.plan_steps.stage_cut import cut_graph, cut_step_s, refuse_operator_splits
 from perfmodel.placement.plans.plan_answer import job_choice, plan_answer
-from perfmodel.placement.step_parts import StepParts
 from perfmodel.placement.topology.topology import BatchSplit, Plan
 from perfmodel.types import Mode
 

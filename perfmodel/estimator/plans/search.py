@@ -1,21 +1,238 @@
-"""Search the parallel plans of a job on some hardware."""
+"""Search the parallel plans of a job on some hardware.
+
+Plans are held to what answers for single placements say: how much longer than their equations they
+take, and whether they fit the memory.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
-from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.plans.plan_room import CapturedRoom
-from perfmodel.estimator.plans.plan_scale import PredictedScale
 from perfmodel.estimator.single.plan_engine import transformer_training
-from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING
-from perfmodel.estimator.tables.one_of_each import computing_s, on_one_of_each
-from perfmodel.placement.plans.plan_search import PlanRanking, search_plans
-from perfmodel.types import Mode
+from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, computing_s, on_one_of_each
+from perfmodel.estimator.tables.goodput import ReplicaSteps, at_some_batches
+from perfmodel.features.arrays import FloatArray
+from perfmodel.placement.memory.memory import (
+    MemoryColumns,
+    columns_of_parts,
+    expert_share,
+    kept_otherwise,
+)
+from perfmodel.placement.memory.memory_parts import MemoryParts, MemoryPlan, memory_parts
+from perfmodel.placement.memory.memory_profile import MemoryProfile
+from perfmodel.placement.plan_steps.plan_cells import (
+    Checkpointing,
+    PlanChoice,
+    PlanColumns,
+    ShapeColumns,
+)
+from perfmodel.placement.plan_steps.plan_memory import plan_memory
+from perfmodel.placement.plan_steps.plan_step import PlanStep, plan_step
+from perfmodel.placement.plans.compiled_memory import compiled_memory_bytes
+from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice
+from perfmodel.placement.plans.plan_search import PlanRanking, PlanRoom, search_plans
+from perfmodel.placement.topology.topology import Schedule
+from perfmodel.types import Mode, Precision
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CapturedRoom:
+    """Memory of plans, from the captured step of one micro-batch without recomputation.
+
+    Activations grow with the micro-batch, but for the copies of parameters that automatic mixed
+    precision makes. What recomputation leaves of them is told by the formulas for transformers,
+    which spares a capture for each way to recompute; of the copies it leaves those of one layer.
+
+    Parameters
+    ----------
+    prepared : PreparedJob
+        One micro-batch, nothing recomputed.
+    kinds : tuple of Kind
+        Of accelerators; the one with the least room counts.
+    """
+
+    training: TransformerTraining
+    prepared: PreparedJob
+    kinds: tuple[Kind, ...]
+
+    @classmethod
+    def of(
+        cls,
+        core: Core,
+        prepared: PreparedJob,
+        placement: ResolvedPlacement,
+        training: TransformerTraining,
+    ) -> CapturedRoom:
+        """Capture what the memory of all plans follows from, where that is another step."""
+        job = replace(
+            prepared.job,
+            accumulation_steps=1,
+            activation_checkpointing=False,
+            selective_checkpointing=False,
+        )
+        one = prepared if job == prepared.job else core.prepare(job)
+        return cls(training=training, prepared=one, kinds=placement.kinds)
+
+    def __call__(self, choices: Sequence[PlanChoice]) -> PlanRoom:
+        """Return the memory of some plans."""
+        columns = PlanColumns.of(choices)
+        fixed = self._copied_share()
+        larger = columns.micro_batch / self.prepared.job.batch_size
+        one_layer = np.where(columns.checkpointing == Checkpointing.FULL, self._one_layer, 1.0)
+        grown = (1 - fixed) * larger * self._left(columns) + fixed * one_layer
+        needed, fits = np.zeros(len(choices)), np.ones(len(choices), dtype=np.bool_)
+        for rows, schedule, several in _alike(choices):
+            parts = self._parts(columns.take(rows), schedule, several=several)
+            for kind in self.kinds:
+                if kind.accelerator.kind == "tpu":
+                    continue
+                found = self._on(kind, _grown(parts, grown[rows]), columns.data[rows])
+                needed[rows] = np.maximum(needed[rows], found.peak_bytes)
+                fits[rows] &= found.fits
+        for kind in self.kinds:
+            if kind.accelerator.kind == "tpu":
+                compiled = np.array([compiled_memory_bytes(self.training, c) for c in choices])
+                needed = np.maximum(needed, compiled)
+                fits &= compiled <= kind.held.memory_bytes
+        room = min(kind.held.memory_bytes for kind in self.kinds)
+        return PlanRoom(needed_bytes=needed, fits=fits, room_bytes=float(room))
+
+    @property
+    def _one_layer(self) -> float:
+        return 1.0 / self.training.shape.layers
+
+    def _copied_share(self) -> float:
+        """Return the part of the activations that are parameters in 16 bits.
+
+        Experts are cast one by one, so that their copies do not stay.
+        """
+        profile = self.prepared.memory_profile
+        most = float(profile.activation_corners.max(initial=0.0))
+        is_mixed = self.prepared.job.arithmetic in (Precision.AMP_BF16, Precision.AMP_FP16)
+        if not is_mixed or most == 0:
+            return 0.0
+        cast = (1 - expert_share(self.prepared.job)) * profile.parameter_bytes / 2
+        return min(cast / most, 0.9)
+
+    def _left(self, columns: PlanColumns) -> FloatArray:
+        """Return the part of the activations that is left by what is recomputed."""
+        training, count = self.training, len(columns.data)
+        shape = ShapeColumns.of([training.shape]).take(np.zeros(count, dtype=np.int64))
+        numbers = training.numbers.take(np.zeros(count, dtype=np.int64))
+        fused = np.full(count, float(training.fused_attention))
+        plain = replace(columns, checkpointing=np.full(count, float(Checkpointing.NONE)))
+        again, once = (plan_memory(shape, c, numbers, fused).activations for c in (columns, plain))
+        return np.asarray(again / once)
+
+    def _parts(self, plan: PlanColumns, schedule: Schedule, *, several: bool) -> MemoryParts:
+        profile = self.prepared.memory_profile
+        return memory_parts(
+            _with_gradients(profile) if several else profile,
+            MemoryPlan(
+                data=plan.data, tensor=plan.tensor, pipeline=plan.pipeline, context=plan.context,
+                expert=plan.expert, expert_share=expert_share(self.prepared.job),
+                zero_stage=plan.zero_stage, sequence_parallel=plan.sequence_parallel > 0,
+                micro_batches=plan.micro_batches, schedule=schedule,
+                virtual_stages=plan.virtual_stages, **kept_otherwise(None, self.prepared.job),
+            ),
+        )  # fmt: skip
+
+    def _on(self, kind: Kind, parts: MemoryParts, replicas: FloatArray) -> MemoryColumns:
+        devices = [kind.held] * len(replicas)
+        return columns_of_parts(parts, devices, job=self.prepared.job, replicas=replicas)
+
+
+def _alike(choices: Sequence[PlanChoice]) -> list[tuple[npt.NDArray[np.int64], Schedule, bool]]:
+    """Return the rows of plans of one schedule, those of one and of several micro-batches apart."""
+    rows: dict[tuple[Schedule, bool], list[int]] = defaultdict(list)
+    for row, choice in enumerate(choices):
+        rows[choice.plan.schedule, choice.micro_batches > 1].append(row)
+    return [(np.array(found), *key) for key, found in rows.items()]
+
+
+def _with_gradients(profile: MemoryProfile) -> MemoryProfile:
+    """Return the memory of a further micro-batch: the gradients of those before it are there."""
+    return replace(
+        profile,
+        activation_corners=np.array([profile.activation_corners.max(initial=0.0)]),
+        gradient_corners=np.array([profile.gradient_bytes]),
+    )
+
+
+def _grown(parts: MemoryParts, factor: FloatArray) -> MemoryParts:
+    """Return the parts with that many times the activations."""
+    return replace(
+        parts,
+        activation_corners=parts.activation_corners * factor[:, None],
+        attention_bytes=parts.attention_bytes * factor,
+        convolution_bytes=parts.convolution_bytes * factor,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PredictedScale:
+    """The scale of plans by what is predicted of a job at some batches.
+
+    A plan takes what one accelerator takes, times what the equations make of the plan. Where these
+    were fitted on other jobs, replicas that are not split take what single answers say of them.
+
+    Parameters
+    ----------
+    slower : float
+        How much longer observed steps say that one accelerator takes.
+    """
+
+    core: Core
+    prepared: PreparedJob
+    placement: ResolvedPlacement
+    training: TransformerTraining
+    slower: float = 1.0
+
+    def __call__(self, choices: Sequence[PlanChoice], steps: PlanStep) -> FloatArray:
+        """Return the factor of each plan; predicts at a few batches, each of which is captured.
+
+        Parameters
+        ----------
+        steps : PlanStep
+            What the equations say of them.
+        """
+        within = [choice.micro_batch for choice in choices]
+        asked = at_some_batches(self.core, self.prepared, within)
+        known = ReplicaSteps.of(self.core, asked, self.placement)
+        usual = job_choice(self.prepared.job, choices[0].plan).checkpointing
+        alike = [replace(choice, checkpointing=usual) for choice in choices]
+        fabric = self.placement.fabric
+        training = self.training.on(fabric.accelerators)
+        alone = plan_step(training.alone(fabric, alike), training.constants)
+        batch = np.array(within)
+        accumulation = np.array([choice.micro_batches for choice in choices])
+        factor = known.single_s(batch, accumulation) / alone.step_time_s
+        # Replicas of language models that are not split are answered by the equations as well.
+        predicted = not self.prepared.has_plan_engine
+        whole = np.array(
+            [predicted and _is_whole(one) and one.checkpointing is usual for one in choices]
+        )
+        stages = np.array([choice.plan.zero_stage for choice in choices])
+        for stage in np.unique(stages[whole]).tolist():
+            rows = np.flatnonzero(whole & (stages == stage))
+            whole_s = known.replicated_s(batch[rows], accumulation[rows], zero_stage=stage)
+            factor[rows] = whole_s / steps.step_time_s[rows]
+        return np.asarray(self.slower * factor)
+
+
+def _is_whole(choice: PlanChoice) -> bool:
+    plan = choice.plan
+    return plan.tensor == plan.pipeline == plan.context == plan.expert == 1
 
 
 def search(

@@ -1,8 +1,12 @@
-"""The answer for a single cell: what :mod:`.table` reads off its cells, without the table."""
+"""The answer for a single cell: what :mod:`.table` reads off its cells, without the table.
+
+And for one accelerator of each kind of a placement, alone with what the job gets of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
@@ -12,6 +16,7 @@ from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cells, CellStep, predicted_cell
 from perfmodel.estimator.placing.memory import tightest_memory
 from perfmodel.placement.estimate import Breakdown, Estimate, MemoryEstimate, Throughput
+from perfmodel.placement.topology.topology import Plan
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import RUNG, Basis
 
@@ -129,3 +134,53 @@ NO_ROOM_WARNING = (
     "The step needs more memory than the accelerator has; the throughput is what it would reach "
     "if it fitted."
 )
+
+
+def on_one_of_each(
+    core: Core,
+    prepared: PreparedJob,
+    placement: ResolvedPlacement,
+    observed: ObservedJob | None = None,
+) -> list[Estimate]:
+    """Answer for one accelerator of each kind: slices, shares, power limits and neighbours count.
+
+    What the host shares out among its accelerators, cores and stores, does not.
+
+    Returns
+    -------
+    list of Estimate
+        In the order of ``placement.kinds``.
+    """
+    asked = placement.placement
+    first = {
+        (kind.accelerator.name, kind.part.name if kind.part else ""): None
+        for kind in placement.kinds
+    }
+    alone = replace(
+        asked,
+        network=None,
+        plan=Plan(),
+        cpu_cores=None,
+        loader_workers=None,
+        storage_bytes_per_s=None,
+        storage_locality=None,
+    )
+    found = []
+    for node in asked.nodes:
+        one = replace(alone, nodes=(replace(node, count=1, repeat=1),))
+        if core.accelerators.get(node.accelerator.partition("/")[0]).kind == "cpu":
+            # A CPU computes with its share of the cores of its host.
+            cores = asked.cpu_cores and max(1, asked.cpu_cores // node.count)
+            one = replace(one, cpu_cores=cores)
+        resolved = core.resolve(one, pointer=placement.pointer)
+        (kind,) = resolved.kinds
+        key = (kind.accelerator.name, kind.part.name if kind.part else "")
+        if key in first:
+            del first[key]
+            found.append(answer_cell(core, prepared, resolved, observed))
+    return found
+
+
+def computing_s(estimate: Estimate) -> float:
+    """Return how long a step takes without waiting for its data, seconds."""
+    return estimate.step_time_s - estimate.breakdown.input_stall_s

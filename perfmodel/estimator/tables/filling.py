@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.correction import Correction
+from perfmodel.estimator.evidence.observed import Correction
 from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
@@ -26,9 +27,12 @@ from perfmodel.estimator.placing.memory import replica_memory, tightest_memory
 from perfmodel.estimator.placing.placed import CAPTURED
 from perfmodel.estimator.placing.slowdowns import Neighbours, neighbours
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, estimate_of
-from perfmodel.estimator.tables.table import NUMBERS, CellError, Table
-from perfmodel.estimator.tables.table_rows import (
+from perfmodel.estimator.tables.table import (
+    NUMBERS,
+    AskedJob,
+    CellError,
     Errors,
+    Table,
     attempt,
     observed_by_row,
     predict,
@@ -46,16 +50,15 @@ from perfmodel.types import RUNG, Basis, Mode
 
 def fill(
     core: Core,
-    jobs: Sequence[Job | PerfModelError],
+    asked: Sequence[AskedJob],
     placements: Sequence[Placement | PerfModelError],
     observations: Mapping[int, Sequence[Observation]] = MappingProxyType({}),
     strangers: Strangers | None = None,
 ) -> Filling:
     """Answer every pair, as :meth:`.facade.Estimator.matrix`; what is bad costs its own cells."""
+    jobs = [one.job if isinstance(one, PreparedJob) else one for one in asked]
     types = {i: j for i, j in enumerate(jobs) if isinstance(j, Job) and j.job_type is not None}
-    prepared, job_errors = attempt(
-        lambda job: None if getattr(job, "job_type", None) else core.prepare(job), jobs
-    )
+    prepared, job_errors = attempt(partial(_prepared, core), asked)
     resolved, placement_errors = attempt(core.resolve, placements)
     accelerators = {a.name: a for r in resolved if r for a in r.accelerators}
     predictions, cell_errors = predict(core, prepared, list(accelerators.values()))
@@ -64,7 +67,7 @@ def fill(
     beside, neighbour_errors = attempt(lambda at: neighbours(core, at) if at else (), resolved)
     filling = Filling(core, prepared, resolved, predictions, observed, beside)
     filling.fill_replicas()
-    type_errors = filling.fill_types(types, observations, strangers, told)
+    type_errors = filling.fill_types(types, observations, strangers, told) if types else []
     refused = filling.fill_others()
     filling.correct()
     bad_jobs = job_errors + observed_errors + type_errors
@@ -82,6 +85,13 @@ def fill(
     )
     filling.errors = errors
     return filling
+
+
+def _prepared(core: Core, asked: Job | PreparedJob) -> PreparedJob | None:
+    """Return a job with its captured step; None where its type alone is known."""
+    if isinstance(asked, PreparedJob):
+        return asked
+    return core.prepare(asked) if asked.job_type is None else None
 
 
 class Filling:
@@ -285,7 +295,8 @@ class Filling:
         """Return what was filled, as columns."""
         answered = np.isfinite(self._numbers["samples_per_second"])
         known = [one for row in self._predictions for one in row.values()]
-        of_types = [self.estimate(*cell) for cell in self._first_of_types()]
+        column = next((at for at, one in enumerate(self._beside) if one is not None), 0)
+        of_types = [self.estimate(row, column) for row in self._types]
         coverages = [p.coverage for p in known] + [one.throughput.coverage for one in of_types]
         versions = [p.model_version for p in known] + [one.model_version for one in of_types]
         return Table(
@@ -302,10 +313,6 @@ class Filling:
             errors=self.errors,
             warnings=self._warnings(known, answered),
         )
-
-    def _first_of_types(self) -> list[tuple[int, int]]:
-        column = next((at for at, one in enumerate(self._beside) if one is not None), None)
-        return [] if column is None else [(row, column) for row in self._types]
 
     def _warnings(
         self, predictions: Sequence[Prediction], answered: npt.NDArray[np.bool_]

@@ -19,8 +19,7 @@ from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.replicas import replica_parts, sharing_of
 from perfmodel.estimator.single.plan_engine import transformer_training
-from perfmodel.estimator.tables.estimates import answer_cell
-from perfmodel.estimator.tables.one_of_each import computing_s, on_one_of_each
+from perfmodel.estimator.tables.estimates import answer_cell, computing_s, on_one_of_each
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.graph.job import Job
 from perfmodel.placement.feeding.batch_split import AffineSteps

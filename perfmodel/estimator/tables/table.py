@@ -1,14 +1,33 @@
-"""Every pair of some jobs and some placements: the table that all answers are read off."""
+"""Every pair of some jobs and some placements: the table that all answers are read off.
+
+Rows and columns are prepared, predicted, and calibrated before a table is filled; a bad one fails
+alone.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import PerfModelError
+from perfmodel.estimator.core.core import Core
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
+from perfmodel.estimator.evidence.observed_job import ObservedJob
+from perfmodel.estimator.evidence.strangers import Strangers
+from perfmodel.estimator.evidence.told_jobs import ToldJobs
+from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.features.arrays import FloatArray
+from perfmodel.graph.job import Job, job_family
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.job_types.job_type_cells import has_accelerators
+from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import LADDER
 
 
@@ -69,6 +88,9 @@ class Table:
     warnings: tuple[str, ...]
 
 
+#: A row of a table that is asked for: a job, one that is prepared, or what is wrong with it.
+AskedJob = Job | PreparedJob | PerfModelError
+
 #: Columns of numbers of a :class:`Table`.
 NUMBERS = (
     "samples_per_second", "low", "high", "step_time_s", "compute_time_s", "sync_time_s",
@@ -81,3 +103,170 @@ def basis_names(basis: npt.NDArray[np.int8]) -> list[list[str | None]]:
     names: list[str | None] = [rung.value for rung in LADDER]
     names.append(None)  # position -1
     return [[names[rung] for rung in row] for row in basis.tolist()]
+
+
+#: What is wrong with rows or columns, by their positions.
+Errors = list[tuple[int, PerfModelError]]
+#: What is wrong with predictions, by the row and the name of the accelerator.
+CellErrors = dict[tuple[int, str], PerfModelError]
+
+
+def told_by(
+    core: Core,
+    jobs: Sequence[Job | PerfModelError],
+    observations: Mapping[int, Sequence[Observation]],
+) -> ToldJobs | None:
+    """Return the observed steps that whoever asks tells, with their jobs."""
+    seen = [
+        one if one.job is not None else replace(one, job=job)
+        for row, job in enumerate(jobs)
+        if isinstance(job, Job)
+        for one in observations.get(row, ())
+        if not one.reporter
+    ]
+    return ToldJobs(core, seen) if seen else None
+
+
+def observed_by_row(
+    core: Core,
+    prepared: list[PreparedJob | None],
+    observations: Mapping[int, Sequence[Observation]],
+    strangers: Strangers | None,
+    told: ToldJobs | None,
+) -> tuple[dict[int, ObservedJob], Errors]:
+    """Calibrate the jobs that were observed; one with a bad observation is not answered."""
+    rows: dict[str, list[int]] = defaultdict(list)
+    for row, job in enumerate(prepared):
+        if job is not None:
+            rows[job.family].append(row)
+    found: dict[int, ObservedJob] = {}
+    errors: Errors = []
+    of_job = partial(ObservedJob.of, core, strangers=strangers, told=told)
+    for family in rows.values():
+        seen = _seen_of(observations, family)
+        if not (seen or strangers or told):
+            continue
+        try:
+            found |= _of_family(of_job, prepared, family, seen)
+        except PerfModelError:
+            bad = dict(_bad_rows(of_job, prepared, observations, family))
+            errors += bad.items()
+            good = [row for row in family if row not in bad]
+            found |= _of_family(of_job, prepared, good, _seen_of(observations, good))
+    for row, _ in errors:
+        prepared[row] = None
+    return found, errors
+
+
+def _seen_of(
+    observations: Mapping[int, Sequence[Observation]], rows: Sequence[int]
+) -> tuple[Observation, ...]:
+    """Return what was observed of a job, which its batches share: each observation once."""
+    return _once([one for row in rows for one in observations.get(row, ())])
+
+
+def _once(seen: Sequence[Observation]) -> tuple[Observation, ...]:
+    return tuple({id(one): one for one in seen}.values())
+
+
+def seen_by_type(
+    core: Core, jobs: Mapping[int, Job], observations: Mapping[int, Sequence[Observation]]
+) -> dict[int, tuple[Observation, ...]]:
+    """Return what was observed of job types: of its own row, and what is good of other batches."""
+    rows: dict[str, list[int]] = defaultdict(list)
+    for row, job in jobs.items():
+        rows[job_family(job)].append(row)
+    good = {
+        row: [one for one in seen if has_accelerators(core.accelerators, one.placement)]
+        for row, seen in observations.items()
+    }
+    return {
+        row: _once([*observations.get(row, ()), *_seen_of(good, family)])
+        for family in rows.values()
+        for row in family
+    }
+
+
+def _of_family(
+    of_job: Callable[[PreparedJob, Sequence[Observation]], ObservedJob],
+    prepared: Sequence[PreparedJob | None],
+    rows: Sequence[int],
+    seen: Sequence[Observation],
+) -> dict[int, ObservedJob]:
+    """Return what was observed of a family; rows that are said to be other things differ."""
+    found: dict[bool | None, ObservedJob] = {}
+    of_rows = {row: job for row in rows if (job := prepared[row]) is not None}
+    for job in of_rows.values():
+        if job.job.script not in found:
+            found[job.job.script] = of_job(job, seen)
+    return {row: found[job.job.script] for row, job in of_rows.items()}
+
+
+def _bad_rows(
+    of_job: Callable[[PreparedJob, Sequence[Observation]], ObservedJob],
+    prepared: Sequence[PreparedJob | None],
+    observations: Mapping[int, Sequence[Observation]],
+    rows: Sequence[int],
+) -> Errors:
+    """Return the rows of which something cannot have been observed."""
+    errors: Errors = []
+    for row in rows:
+        job, seen = prepared[row], observations.get(row)
+        if job is not None and seen:
+            try:
+                of_job(job, seen)
+            except PerfModelError as error:
+                errors.append((row, error))
+    return errors
+
+
+def attempt(action: Callable[[Any], Any], inputs: Sequence[Any]) -> tuple[list[Any], Errors]:
+    """Do something with each input; returns None for those that are bad, with why they are."""
+    results: list[Any] = []
+    errors: Errors = []
+    for position, item in enumerate(inputs):
+        result = None
+        try:
+            if isinstance(item, PerfModelError):
+                raise item
+            result = action(item)
+        except PerfModelError as error:
+            errors.append((position, error))
+        results.append(result)
+    return results, errors
+
+
+def predict(
+    core: Core,
+    prepared: Sequence[PreparedJob | None],
+    accelerators: Sequence[AcceleratorSpec],
+) -> tuple[list[dict[str, Prediction]], CellErrors]:
+    """Predict all pairs in one call; if the call fails, each alone to find the bad ones."""
+    found: list[dict[str, Prediction]] = [{} for _ in prepared]
+    keys = [(row, a.name) for row, p in enumerate(prepared) if p for a in accelerators]
+    pairs = [(p, a) for p in prepared if p for a in accelerators]
+    errors: CellErrors = {}
+    try:
+        for (row, name), one in zip(keys, core.predictions(pairs), strict=True):
+            found[row][name] = one
+    except (PerfModelError, ArithmeticError):
+        for (row, name), pair in zip(keys, pairs, strict=True):
+            try:
+                found[row][name] = core.predictions([pair])[0]
+            except PerfModelError as error:
+                errors[row, name] = error
+            except ArithmeticError as error:
+                errors[row, name] = PerfModelError(str(error))
+    return found, errors
+
+
+def spread_errors(
+    errors: CellErrors, resolved: Sequence[ResolvedPlacement | None]
+) -> list[CellError]:
+    """Return a failed prediction once for each cell that needed it."""
+    return [
+        CellError(job=row, placement=column, error=error)
+        for (row, name), error in errors.items()
+        for column, placement in enumerate(resolved)
+        if placement and any(a.name == name for a in placement.accelerators)
+    ]

@@ -12,7 +12,7 @@ by Gauss and Newton's method in the space of observations (an iterated extended 
     z \leftarrow m + K H^T (H K H^T + R)^{-1} (y - h(z) + H (z - m)), \qquad H = dh/dz,
 
 as :mod:`.most_probable` says. Where several residuals explain what was observed, a slow device or a
-slow host, of a script or of a bare step, all of them answer (:mod:`.weighed`).
+slow host, of a script or of a bare step, all of them answer (:mod:`.corrected`).
 
 Of an error :math:`e = c + r` the part :math:`c` belongs to its cell for good and :math:`r` to the
 measurement alone. What a cell has to itself is Student's: R grows with what an observation is off,
@@ -34,10 +34,14 @@ from functools import cached_property
 import numpy as np
 
 from perfmodel.features.arrays import FloatArray
-from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps, Posterior
+from perfmodel.placement.calibration.correcting.corrected import (
+    CalibratedSteps,
+    Posterior,
+    Weighed,
+    correct_weighed,
+)
 from perfmodel.placement.calibration.correcting.paired_rows import ObservedColumns
 from perfmodel.placement.calibration.correcting.single_step import SingleSteps
-from perfmodel.placement.calibration.correcting.weighed import Weighed, correct_weighed
 from perfmodel.placement.calibration.most_probable import (
     MostProbable,
     Widths,

@@ -22,8 +22,14 @@ import numpy as np
 
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.arrays import FloatArray
-from perfmodel.placement.calibration.residual_shapes import SHAPES, ShapeColumns, diagonal
-from perfmodel.placement.calibration.residual_terms import OF_MACHINE, Scopes, Term
+from perfmodel.placement.calibration.residual_terms import (
+    OF_MACHINE,
+    SHAPES,
+    Scopes,
+    ShapeColumns,
+    Term,
+    diagonal,
+)
 from perfmodel.placement.calibration.script_gap import ScriptGap, fitted_gap
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field

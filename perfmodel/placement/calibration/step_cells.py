@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.features.arrays import Columns, FloatArray, StrArray
-from perfmodel.placement.step_parts import StepParts
+from perfmodel.placement.estimate import StepNumbers, StepParts
 
 Codes = npt.NDArray[np.int64]
 
@@ -184,3 +184,34 @@ def _codes_of(pieces: Sequence[StepCells]) -> Codes:
     ends = np.cumsum([0, *(int(piece.place.max(initial=-1)) + 1 for piece in pieces)])
     each = [piece.place + start for piece, start in zip(pieces, ends.tolist(), strict=False)]
     return np.concatenate(each)
+
+
+class SingleStep(NamedTuple):
+    """One predicted step; a row of :class:`StepCells` on plain numbers."""
+
+    parts: StepNumbers
+    batch_size: float
+    micro_batches: float
+    ranks: float
+    hosts: float
+    largest_share: float
+    host_s: float
+    input_s: float
+    window_share: float
+    job: str
+    machine: str
+    fabric: str
+    setting: str
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What tells its cell from all others, as :meth:`StepCells.identities`."""
+        return (
+            self.job, self.machine, self.fabric, self.setting, self.batch_size,
+            self.micro_batches, self.ranks, self.hosts, self.largest_share,
+        )  # fmt: skip
+
+    @property
+    def communicates(self) -> bool:
+        """Whether it shares gradients."""
+        return self.ranks > 1 and self.parts.communication_s > 0

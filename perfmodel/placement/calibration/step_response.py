@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.step_cells import StepCells
-from perfmodel.placement.step_parts import StepParts
+from perfmodel.placement.estimate import StepParts
 
 #: Sharpness of the corner between a device that works and one that waits for its host.
 CORNER = 2.5

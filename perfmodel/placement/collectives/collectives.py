@@ -22,6 +22,7 @@ import numpy.typing as npt
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.collectives.collective_constants import CollectiveConstants
 from perfmodel.placement.collectives.collective_forms import (
+    SHORTEST_S,
     Cost,
     form_costs,
     link_classes,
@@ -31,9 +32,6 @@ from perfmodel.placement.collectives.collective_operations import Collective, Op
 from perfmodel.placement.fabric.groups import CommGroups
 
 __all__ = ["Collective", "CollectiveConstants", "collective_time_s"]
-
-#: Keeps quotients finite where neither latency nor transfer takes time.
-SHORTEST_S = 1e-30
 
 
 def collective_time_s(

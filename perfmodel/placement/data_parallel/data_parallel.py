@@ -17,7 +17,7 @@ out inside of themselves and hold the same shards as others (hybrid sharding), e
 scattered in a group and its shards are reduced over the groups, on a stream of their own: the
 longer of both counts.
 Replicas of inference do not communicate, but for parameters that they share
-(:mod:`.gathered_pass`).
+(:mod:`.sharded_step`).
 
 Reference: Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training,
 2020; Rajbhandari et al., ZeRO, 2020.
@@ -46,8 +46,8 @@ from perfmodel.placement.data_parallel.gradient_buckets import (
 )
 from perfmodel.placement.data_parallel.sharded_step import sharded_streams
 from perfmodel.placement.data_parallel.step_profile import StepProfile
+from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.fabric.groups import CommGroups
-from perfmodel.placement.step_parts import StepParts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Self
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from perfmodel.placement.topology.links import LinkClass
 
 FIRST_BUCKET_BYTES = 2.0**20
 BUCKET_BYTES = 25 * 2.0**20
+#: Columns of :class:`GradientBuckets` with one number for each group.
+_OF_GROUPS = ("ready", "count", "size_bytes")
 #: More groups than this change no answer by a per mille.
 MOST_GROUPS = 12
 
@@ -53,6 +56,22 @@ class GradientBuckets:
     forward_share: FloatArray
     backward_share: FloatArray
     optimizer_share: FloatArray
+
+    @classmethod
+    def join(cls, jobs: Sequence[Self]) -> Self:
+        """Return jobs, each of them alone in its columns, as rows of one; at least one."""
+        if len(jobs) == 1:
+            return jobs[0]
+        shape = (len(jobs), max(job.ready.shape[1] for job in jobs))
+        groups = {name: np.zeros(shape) for name in _OF_GROUPS}
+        for row, job in enumerate(jobs):
+            width = job.ready.shape[1]
+            for name, column in groups.items():
+                column[row, :width] = getattr(job, name)[0]
+            groups["ready"][row, width:] = job.ready[0, -1] if width else 0.0
+        others = [one.name for one in fields(cls) if one.name not in groups]
+        joined = {name: np.concatenate([getattr(job, name) for job in jobs]) for name in others}
+        return cls(**groups, **joined)
 
     def spread(self, dimensions: int) -> GradientBuckets:
         """Return the same with axes of length one after that of the jobs.
@@ -86,47 +105,39 @@ def gradient_buckets(
         Size from which on a bucket is closed; the first one is smaller.
     """
     jobs = (profiles,) if isinstance(profiles, StepProfile) else tuple(profiles)
-    cut = [_cut(job, bucket_bytes, most_groups) for job in jobs]
-    width = max((len(ready) for ready, _, _ in cut), default=0)
-    ready, count, size = (np.zeros((len(jobs), width)) for _ in range(3))
-    for row, (when, many, each) in enumerate(cut):
-        ready[row, : len(when)], count[row, : len(when)] = when, many
-        ready[row, len(when) :] = when[-1] if len(when) else 0.0
-        size[row, : len(when)] = each
-    return GradientBuckets(
-        ready=ready,
-        count=count,
-        size_bytes=size,
-        pieces=np.array([float(len(job.gradient_ready)) for job in jobs]),
-        gradient_bytes=np.array([job.gradient_bytes for job in jobs]),
-        parameter_bytes=np.array([job.parameter_bytes for job in jobs]),
-        forward_share=np.array([job.forward_share for job in jobs]),
-        backward_share=np.array([job.backward_share for job in jobs]),
-        optimizer_share=np.array([job.optimizer_share for job in jobs]),
-    )
+    return GradientBuckets.join([_cut(job, bucket_bytes, most_groups) for job in jobs])
 
 
-def _cut(
-    profile: StepProfile, bucket_bytes: float, most_groups: int
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return when each group is ready, how many buckets it has, and the bytes of one."""
+def _cut(profile: StepProfile, bucket_bytes: float, most_groups: int) -> GradientBuckets:
+    """Cut the gradients of one job."""
     piece = profile.gradient_piece_bytes
-    if len(piece) == 0:
-        return np.zeros(0), np.zeros(0), np.zeros(0)
-    before = np.cumsum(piece) - piece
-    first = min(FIRST_BUCKET_BYTES, bucket_bytes)
-    bucket = np.where(before < first, 0.0, 1.0 + np.floor((before - first) / bucket_bytes))
-    _, bucket = np.unique(bucket, return_inverse=True)
-    buckets = int(bucket[-1]) + 1
-    # The first bucket stays alone; the others share the remaining groups evenly.
-    group = np.arange(buckets)
-    if buckets > most_groups:
-        group[1:] = 1 + (group[1:] - 1) * (most_groups - 1) // (buckets - 1)
-    of_piece = group[bucket]
-    total = np.bincount(of_piece, weights=piece)
-    count = np.bincount(group).astype(np.float64)
-    last = np.searchsorted(of_piece, np.arange(len(total)), side="right") - 1
-    return profile.gradient_ready[last], count, total / count
+    ready, count, size = np.zeros((3, 0))
+    if len(piece):
+        before = np.cumsum(piece) - piece
+        first = min(FIRST_BUCKET_BYTES, bucket_bytes)
+        bucket = np.where(before < first, 0.0, 1.0 + np.floor((before - first) / bucket_bytes))
+        _, bucket = np.unique(bucket, return_inverse=True)
+        buckets = int(bucket[-1]) + 1
+        # The first bucket stays alone; the others share the remaining groups evenly.
+        group = np.arange(buckets)
+        if buckets > most_groups:
+            group[1:] = 1 + (group[1:] - 1) * (most_groups - 1) // (buckets - 1)
+        of_piece = group[bucket]
+        total = np.bincount(of_piece, weights=piece)
+        count = np.bincount(group).astype(np.float64)
+        last = np.searchsorted(of_piece, np.arange(len(total)), side="right") - 1
+        ready, size = profile.gradient_ready[last], total / count
+    return GradientBuckets(
+        ready=ready[None],
+        count=count[None],
+        size_bytes=size[None],
+        pieces=np.array([float(len(profile.gradient_ready))]),
+        gradient_bytes=np.array([profile.gradient_bytes]),
+        parameter_bytes=np.array([profile.parameter_bytes]),
+        forward_share=np.array([profile.forward_share]),
+        backward_share=np.array([profile.backward_share]),
+        optimizer_share=np.array([profile.optimizer_share]),
+    )
 
 
 class BucketTimes:

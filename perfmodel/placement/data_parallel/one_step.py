@@ -13,11 +13,11 @@ from functools import lru_cache
 from typing import NamedTuple, Self
 
 from perfmodel.placement.collectives.collective_constants import Collective
-from perfmodel.placement.collectives.form_curves import fastest_s, form_curves
+from perfmodel.placement.collectives.collective_forms import fastest_s, form_curves
 from perfmodel.placement.data_parallel.data_parallel_constants import fitted_constants
 from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets
+from perfmodel.placement.estimate import StepNumbers
 from perfmodel.placement.fabric.world_group import WorldGroup, WorldLinks
-from perfmodel.placement.step_parts import StepNumbers
 
 
 class StreamNumbers(NamedTuple):

@@ -17,7 +17,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
 from perfmodel.features.arrays import Columns, FloatArray, StrArray
-from perfmodel.graph.job_identity import named_job, split_label
+from perfmodel.graph.job import named_job, split_label
 from perfmodel.placement.sharing.mig import part_accelerator, split_name
 from perfmodel.placement.topology.topology import Placement, Plan
 from perfmodel.types import Mode

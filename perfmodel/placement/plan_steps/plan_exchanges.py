@@ -23,7 +23,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfmodel.features.arrays import Columns, FloatArray
-from perfmodel.placement.collectives.collectives import Collective, collective_time_s
+from perfmodel.placement.collectives.collective_constants import Collective
+from perfmodel.placement.collectives.collectives import collective_time_s
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.plan_steps.plan_cells import PlanCells
 from perfmodel.placement.plan_steps.plan_memory import (

@@ -36,6 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.features.arrays import FloatArray
+from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.plan_steps.layer_time import (
     PassTimes,
     embedding_times,
@@ -47,7 +48,6 @@ from perfmodel.placement.plan_steps.plan_cells import SCHEDULES, PlanCells
 from perfmodel.placement.plan_steps.plan_constants import PlanConstants
 from perfmodel.placement.plan_steps.plan_exchanges import Exchanges, exchanges
 from perfmodel.placement.plan_steps.plan_memory import expert_replicas, rank_parameters
-from perfmodel.placement.step_parts import StepParts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -25,7 +25,8 @@ from perfmodel.errors import InvalidPlacementError
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.nodes import node_table
 from perfmodel.graph.ir import Graph
-from perfmodel.placement.collectives.collectives import Collective, collective_time_s
+from perfmodel.placement.collectives.collective_constants import Collective
+from perfmodel.placement.collectives.collectives import collective_time_s
 from perfmodel.placement.data_parallel.step_profile import typical_node_seconds
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.plan_steps.pipeline import pipeline_time_s

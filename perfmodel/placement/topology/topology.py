@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from perfmodel.errors import InvalidPlacementError
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import job_to_dict
+from perfmodel.graph.job import Job, job_to_dict
 
 
 class Schedule(StrEnum):

@@ -43,7 +43,7 @@ class JointSettings:
         Trees of the whole-step predictor, and the depth of each.
     epochs, learning_rate, shrinkage : int, float, float
         Of the networks, see
-        :class:`~perfmodel.predictors.step_models.node_settings.NodeNetSettings`.
+        :class:`~perfmodel.predictors.step_models.node_net.NodeNetSettings`.
     laws : StepLaws
         What a step is expected to take before anything is learned.
     """

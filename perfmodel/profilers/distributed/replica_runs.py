@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import stated_fields, stated_job
+from perfmodel.graph.job import Job, stated_fields
+from perfmodel.graph.job_form import stated_job
 from perfmodel.process_records import ReplicaRecord
 from perfmodel.profilers.distributed.ranks import Rank, RankSettings, cores_per_rank, run_ranks
 from perfmodel.profilers.processes.cpu_use import CpuMeter, CpuUse, other_share

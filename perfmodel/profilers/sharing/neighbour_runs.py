@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import stated_fields, stated_job
+from perfmodel.graph.job import Job, stated_fields
+from perfmodel.graph.job_form import stated_job
 from perfmodel.process_records import NeighbourRecord
 from perfmodel.profilers.processes.cpu_use import CpuMeter, CpuUse, other_share
 from perfmodel.profilers.processes.device_program import program_on

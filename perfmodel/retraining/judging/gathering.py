@@ -13,10 +13,14 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.features.tabular import SCHEMA_VERSION
 from perfmodel.predictors.folds import Progress
 from perfmodel.retraining.data.learning_data import LearningData
-from perfmodel.retraining.judging.judging_sets import AskedSet, frozen_set, left_out_families
+from perfmodel.retraining.judging.judging_sets import (
+    AskedSet,
+    frozen_set,
+    left_out_families,
+    unseen_families,
+)
 from perfmodel.retraining.judging.laws import law_steps, violations
 from perfmodel.retraining.judging.observed_set import observed_set
-from perfmodel.retraining.judging.unseen_families import unseen_families
 from perfmodel.retraining.judging.version_at_hand import (
     Timed,
     VersionAtHand,

@@ -79,7 +79,7 @@ class NewTask:
     accelerator : str
         What may measure it: an accelerator of the catalogue, a kind of them (``"cpu"``), ``"any"``.
     job : mapping
-        As from :func:`~perfmodel.graph.job_form.stated_fields`.
+        As from :func:`~perfmodel.graph.job.stated_fields`.
     """
 
     accelerator: str

@@ -2,15 +2,20 @@
 
 A finished measurement is a JSON file in ``pending/`` as soon as it is appended;
 :meth:`ProcessStore.compact` turns those of each device into one immutable Parquet file a kind.
+There a record's own fields are columns of their types; a job is JSON text. The repeats and the
+provenance follow, the same for all kinds.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import orjson
+import pyarrow as pa
 
 from perfmodel.errors import InvalidInputError, StoreError
 from perfmodel.process_records import (
@@ -23,8 +28,105 @@ from perfmodel.process_records import (
     record_to_dict,
 )
 from perfmodel.store.durable import write_whole
-from perfmodel.store.profiles.process_tables import read_process_table, write_process_table
 from perfmodel.store.profiles.profile_store import folder_name
+from perfmodel.store.profiles.profile_tables import read_table, write_table
+
+_REPEATS = {
+    "time_s": pa.float64(), "samples_s": pa.list_(pa.float64()), "low_s": pa.float64(),
+    "high_s": pa.float64(), "other_load": pa.float64(), "noisy": pa.bool_(),
+}  # fmt: skip
+_PROVENANCE = {
+    "accelerator_facts": pa.string(), "software": pa.string(), "measured_at": pa.string(),
+    "source": pa.string(), "licence": pa.string(), "threads": pa.int32(), "notes": pa.string(),
+}  # fmt: skip
+_TEXT, _COUNT, _NUMBER = pa.string(), pa.int64(), pa.float64()
+
+#: Own columns of each kind.
+_OWN: Mapping[str, Mapping[str, pa.DataType]] = {
+    "collectives": {
+        "collective": _TEXT, "accelerator": _TEXT, "ranks": _COUNT, "hosts": _COUNT,
+        "size_bytes": _COUNT, "dtype": _TEXT, "backend": _TEXT, "cores_per_rank": _NUMBER,
+    },
+    "replicas": {
+        "job": _TEXT, "model": _TEXT, "family": _TEXT, "accelerator": _TEXT, "replicas": _COUNT,
+        "hosts": _COUNT, "sharding": _TEXT, "backend": _TEXT, "cores_per_rank": _NUMBER,
+        "peak_memory_bytes": _NUMBER,
+    },
+    "neighbours": {
+        "job": _TEXT, "model": _TEXT, "family": _TEXT, "neighbour": _TEXT, "accelerator": _TEXT,
+        "sharing": _TEXT, "alone_s": _NUMBER,
+    },
+    "loaders": {
+        "input_kind": _TEXT, "host": _TEXT, "cores": _COUNT, "workers": _COUNT,
+        "batch_size": _COUNT, "stored_bytes": _NUMBER, "files": _NUMBER, "source_pixels": _NUMBER,
+        "side_pixels": _COUNT, "sequence_length": _COUNT, "tensor_bytes": _NUMBER,
+        "locality": _TEXT,
+    },
+}  # fmt: skip
+
+#: The whole table of each kind.
+SCHEMAS: Mapping[str, pa.Schema] = MappingProxyType(
+    {
+        kind: pa.schema(list({**own, **_REPEATS, **_PROVENANCE}.items()))
+        for kind, own in _OWN.items()
+    }
+)
+
+#: Columns that hold JSON: of a record's own fields, and of its provenance.
+_JSON = ("job", "neighbour")
+_JSON_PROVENANCE = {"accelerator_facts": "accelerator", "software": "software"}
+
+
+def write_process_table(path: Path, kind: str, records: Sequence[ProcessRecord]) -> None:
+    """Write records of one kind, whole or not at all."""
+    rows = [_row(record_to_dict(record)) for record in records]
+    write_table(path, pa.Table.from_pylist(rows, schema=SCHEMAS[kind]))
+
+
+def read_process_table(path: Path, kind: str) -> list[ProcessRecord]:
+    """Read what :func:`write_process_table` wrote.
+
+    Raises
+    ------
+    StoreError
+        A file that is missing, torn or of another kind; names it.
+    """
+    rows = read_table(path, SCHEMAS[kind]).to_pylist()
+    try:
+        return [record_from_dict({"kind": kind, **_plain(row, kind)}) for row in rows]
+    except (InvalidInputError, orjson.JSONDecodeError) as error:
+        raise StoreError(f"{path} holds something else than {kind}: {error}") from error
+
+
+def _row(plain: Mapping[str, Any]) -> dict[str, Any]:
+    repeats, provenance = plain["repeats"], plain["provenance"]
+    facts = {column: _text(provenance[name]) for column, name in _JSON_PROVENANCE.items()}
+    own = {name: _text(value) if name in _JSON else value for name, value in plain.items()}
+    return {**own, **repeats, **{n: provenance.get(n) for n in _PROVENANCE}, **facts}
+
+
+def _plain(row: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    provenance = {
+        _JSON_PROVENANCE.get(name, name): _read(row[name]) if name in _JSON_PROVENANCE
+        else row[name]
+        for name in _PROVENANCE
+    }  # fmt: skip
+    return {
+        **{name: _read(row[name]) if name in _JSON else row[name] for name in _OWN[kind]},
+        "repeats": {name: row[name] for name in _REPEATS},
+        "provenance": provenance,
+    }
+
+
+def _text(value: Any) -> str | None:
+    if value is None:
+        return None
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _read(text: str | None) -> Any:
+    return None if text is None else orjson.loads(text)
+
 
 _PENDING = "pending"
 

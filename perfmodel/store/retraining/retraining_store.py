@@ -17,7 +17,7 @@ from perfmodel.store.retraining.retraining_records import (
     Trigger,
 )
 from perfmodel.store.sql.connections import ExistsError, now
-from perfmodel.store.sql.leased_store import LeasedStore
+from perfmodel.store.sql.leases import LeasedStore
 from perfmodel.store.sql.shared_store import Page, record_from
 from perfmodel.store.sql.tables import RETRAININGS
 

@@ -8,8 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, select, update
 
 from perfmodel.store.sql.connections import now
-from perfmodel.store.sql.leased_store import LeasedStore
-from perfmodel.store.sql.leases import RUNNING, WAITING, clock
+from perfmodel.store.sql.leases import RUNNING, WAITING, LeasedStore, clock
 from perfmodel.store.sql.shared_store import insert_into
 from perfmodel.store.sql.tables import SHADOW_RUNS
 

@@ -4,7 +4,8 @@ A worker that takes a row on holds a lease on it and renews that as long as it l
 lease has run out lost its worker, and anybody may take it over. Each taking is an attempt with a
 number of its own; what an earlier attempt brings after it was taken to be lost finds the number
 changed and is dropped, so that a row ends exactly once. Leases are measured by the clock of the
-database, the only one that all hosts share.
+database, the only one that all hosts share. Stores whose rows are such work begin with
+:class:`LeasedStore`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Collection
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from sqlalchemy import (
     Column,
@@ -32,6 +33,7 @@ from sqlalchemy import (
 )
 
 from perfmodel.store.sql.connections import Connections, now
+from perfmodel.store.sql.shared_store import SharedStore
 
 #: States that every table of leases has; others are its own.
 WAITING, RUNNING = "waiting", "running"
@@ -199,3 +201,44 @@ def clock(connection: Connection) -> ColumnElement[float]:
 
 def _until(connection: Connection, lease_s: float) -> ColumnElement[float]:
     return clock(connection) + min(lease_s, LONGEST_LEASE_S)
+
+
+class LeasedStore(SharedStore):
+    """Reads and writes a table of leases; each store says for itself what is due, and how it ends.
+
+    Attributes
+    ----------
+    work : Table
+        With the columns of :class:`.LeaseTable`.
+    """
+
+    work: ClassVar[Table]
+
+    def __init__(self, connections: Connections) -> None:
+        super().__init__(connections)
+        self._leases = LeaseTable(connections, self.work)
+
+    def renew(self, owner: str, names: Collection[str], *, lease_s: float) -> bool:
+        """Say that a worker still lives; False where one of them is not its own any more."""
+        return self._leases.renew(owner, names, lease_s=lease_s) == len(names)
+
+    def put_back(self, held: Held, *, wait_s: float = 0.0, counts: bool = False) -> bool:
+        """Let something wait again; False where somebody else has it by now.
+
+        Parameters
+        ----------
+        wait_s : float
+            Time for which nobody tries again, seconds.
+        counts : bool
+            Whether this was an attempt; not, where the reason is none of its own.
+        """
+        return self._leases.put_back(held, wait_s=wait_s, counts=counts)
+
+    def _give_up(self, most_attempts: int, *, state: str, **values: object) -> int:
+        """End what lost its worker so often; return how many rows those were."""
+        with self._connections.writing() as connection:
+            lost = self._leases.was_lost(connection, most_attempts=most_attempts)
+            changed = connection.execute(
+                update(self.work).where(lost).values(state=state, updated_at=now(), **values)
+            )
+        return int(changed.rowcount)

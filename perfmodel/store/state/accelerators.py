@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection, delete, select
 
 from perfmodel.store.sql.connections import now
-from perfmodel.store.sql.revisions import raise_revision
-from perfmodel.store.sql.shared_store import SharedStore, put_row
+from perfmodel.store.sql.shared_store import SharedStore, put_row, raise_revision
 from perfmodel.store.sql.tables import ACCELERATORS, ALIASES, PRICES
 from perfmodel.store.state.prices import REVISION as PRICES_REVISION
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from sqlalchemy import Row, select, update
 
-from perfmodel.store.sql.revisions import raise_revision
-from perfmodel.store.sql.shared_store import Page, SharedStore, record_from
+from perfmodel.store.sql.shared_store import Page, SharedStore, raise_revision, record_from
 from perfmodel.store.sql.tables import REGISTRATIONS
 
 #: Name of the counter that each correction raises.

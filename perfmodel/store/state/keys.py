@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass, replace
 
 from sqlalchemy import insert, select, update
 
-from perfmodel.store.sql.revisions import raise_revision
-from perfmodel.store.sql.shared_store import SharedStore, record_from
+from perfmodel.store.sql.shared_store import SharedStore, raise_revision, record_from
 from perfmodel.store.sql.tables import AUDIT, KEYS
 
 #: Name of the counter that each change of the keys raises.

@@ -10,8 +10,13 @@ import orjson
 from sqlalchemy import Connection, Delete, Row, Update, delete, func, select, update
 
 from perfmodel.store.sql.connections import Connections, now
-from perfmodel.store.sql.revisions import raise_revision, read_revisions
-from perfmodel.store.sql.shared_store import Page, SharedStore, insert_into
+from perfmodel.store.sql.shared_store import (
+    Page,
+    SharedStore,
+    insert_into,
+    raise_revision,
+    read_revisions,
+)
 from perfmodel.store.sql.tables import OBSERVATIONS, RESIDUALS
 from perfmodel.store.state.counting_observations import OF_ONE_CELL, read_counting
 from perfmodel.store.state.jobs import StoredJob, insert_jobs

@@ -25,7 +25,7 @@ from sqlalchemy import (
 
 from perfmodel.store.sql import leases
 from perfmodel.store.sql.connections import now
-from perfmodel.store.sql.leased_store import LeasedStore
+from perfmodel.store.sql.leases import LeasedStore
 from perfmodel.store.sql.shared_store import Page, record_from
 from perfmodel.store.sql.tables import OPERATIONS
 

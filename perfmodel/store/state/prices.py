@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import delete, select
 
 from perfmodel.store.sql.connections import Connections, now
-from perfmodel.store.sql.revisions import raise_revision
-from perfmodel.store.sql.shared_store import SharedStore, put_row, record_from
+from perfmodel.store.sql.shared_store import SharedStore, put_row, raise_revision, record_from
 from perfmodel.store.sql.tables import PRICES
 
 #: Name of the counter that each change raises.

@@ -47,7 +47,7 @@ class CaptureChild:
         Parameters
         ----------
         job : mapping
-            From :func:`~perfmodel.graph.job_form.job_to_dict`; one that no job may be is a failure.
+            From :func:`~perfmodel.graph.job.job_to_dict`; one that no job may be is a failure.
         """
         child = self._started()
         timer = threading.Timer(_MOST_SECONDS, child.kill)

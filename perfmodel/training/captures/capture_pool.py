@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.engines.task_engine import TaskEngine
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import job_to_dict
+from perfmodel.graph.job import Job, job_to_dict
 from perfmodel.predictors.folds import Progress
 from perfmodel.store.sketches import SketchFiles
 from perfmodel.training.captures.capture_child import CaptureChild, CaptureFailure

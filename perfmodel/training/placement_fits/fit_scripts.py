@@ -30,8 +30,8 @@ from perfmodel.placement.calibration.residual_prior import ResidualPrior
 from perfmodel.placement.calibration.script_gap import OF_SCRIPTS, ScriptGap
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field
+from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.fitted import fitted
-from perfmodel.placement.step_parts import StepParts
 from perfmodel.training.placement_fits.fit_calibration import SOURCE, Groups
 from perfmodel.training.placement_fits.fitted_file import document, rounded
 from perfmodel.training.placement_rows.script_rows import Group, Measured, is_locked, script_groups

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.graph.job_identity import split_label
+from perfmodel.graph.job import split_label
 from perfmodel.importers.published import PublishedPlacement
 from perfmodel.importers.registry import read_format
 from perfmodel.placement.calibration.observation import Observation

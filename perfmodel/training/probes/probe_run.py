@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from perfmodel.client import NotFoundError
 from perfmodel.devices.codec import spec_to_dict
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import stated_fields
+from perfmodel.graph.job import Job, stated_fields
 from perfmodel.profilers.described import DescribedDevice
 from perfmodel.profilers.profiling import (
     Measure,

@@ -12,9 +12,8 @@ import orjson
 
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator import basis_names
-from perfmodel.graph.job import Job
+from perfmodel.graph.job import Job, job_family
 from perfmodel.graph.job_form import parse_job
-from perfmodel.graph.job_identity import job_family
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.topology import Node, Placement

@@ -16,7 +16,7 @@ from service.feedback.drift_report import DriftReport
 from service.http.bodies import json_of, json_response
 from service.http.documentation import json_body, problems
 from service.routes.learning.campaigns import POLICY_SCHEMA
-from service.schemas.learning_bodies import (
+from service.schemas.state_bodies import (
     AlarmsAcknowledgedAnswer,
     DriftAnswer,
     DriftCampaignsEntered,

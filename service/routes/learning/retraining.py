@@ -20,7 +20,7 @@ from service.http.bodies import json_of, json_response
 from service.http.documentation import json_body, problems
 from service.http.errors import not_found
 from service.routes.paging import Cursor, Limit, page_response
-from service.schemas.learning_bodies import (
+from service.schemas.state_bodies import (
     RetrainingEntered,
     RetrainingEntry,
     RetrainingLogAnswer,

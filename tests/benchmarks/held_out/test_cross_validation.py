@@ -27,8 +27,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import TrainingError
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.predictors.prediction import Prediction
-from perfmodel.training.validation.held_out_folds import SPLITS, make_folds
-from perfmodel.training.validation.lockbox import locks_of
+from perfmodel.training.validation.held_out_folds import SPLITS, locks_of, make_folds
 
 #: Models on three devices: outside the lockbox enough candidates for probes.
 SAMPLES = corpus(families=10, per_family=36)

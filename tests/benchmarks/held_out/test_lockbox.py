@@ -18,8 +18,14 @@ from held_out_steps import corpus
 from plain_learner import PlainLearner
 
 from perfmodel.features.steps.step import StepSample
-from perfmodel.training.validation.held_out_folds import LOCKBOX, SPLITS
-from perfmodel.training.validation.lockbox import LOCKED, is_locked, locks, locks_of
+from perfmodel.training.validation.held_out_folds import (
+    LOCKBOX,
+    LOCKED,
+    SPLITS,
+    is_locked,
+    locks,
+    locks_of,
+)
 
 SAMPLES = corpus(families=10, per_family=12)
 EFFORT = Effort(folds=2, device_folds=1, random_folds=1, random_probes=1)

@@ -10,14 +10,14 @@ import pytest
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.evidence.observed_rows import single_step, step_cells
 from perfmodel.estimator.evidence.strangers import Strangers
-from perfmodel.estimator.explain.placement_stages import SCRIPT
+from perfmodel.estimator.explain.explain import SCRIPT
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.slowdowns import BY_NEIGHBOURS, Slowdown
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.estimate import StepNumbers, StepParts
 from perfmodel.placement.feeding.input_samples import InputConstants
-from perfmodel.placement.step_parts import StepNumbers, StepParts
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import RUNG, Basis, Mode
 

@@ -13,8 +13,7 @@ from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.jobs.repeated_batches import MOST_CAPTURED, captured_batches
 from perfmodel.estimator.single.analytical import AnalyticalModel
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import job_reference
+from perfmodel.graph.job import Job, job_reference
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import Mode, Precision
 

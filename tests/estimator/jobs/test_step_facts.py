@@ -21,8 +21,7 @@ from perfmodel.features.roofline import node_roofline
 from perfmodel.features.steps.step import Step
 from perfmodel.graph.canonical import from_json, to_json
 from perfmodel.graph.ir import Graph, Node, Tensor, is_unread
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import job_reference
+from perfmodel.graph.job import Job, job_reference
 from perfmodel.graph.workload import Workload
 from perfmodel.placement.memory.memory_profile import memory_profile
 from perfmodel.store.state.database import Database

@@ -8,8 +8,7 @@ import pytest
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.single.analytical import AnalyticalModel
-from perfmodel.estimator.single.emulation import emulation
-from perfmodel.estimator.single.unsupported import unsupported
+from perfmodel.estimator.single.revised import emulation, unsupported
 from perfmodel.graph.job import Job
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import Basis, Compiler, Precision

@@ -14,8 +14,7 @@ from perfmodel.estimator import CapturedStep, Estimator, PreparedJob
 from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.estimator.tables.estimates import answer_from_memory
 from perfmodel.graph.ir import Graph, Node, Tensor
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_identity import job_reference
+from perfmodel.graph.job import Job, job_reference
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.memory.memory_profile import memory_profile
 from perfmodel.placement.topology.parse import parse_placement

@@ -7,6 +7,7 @@ import pytest
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator, basis_names
+from perfmodel.estimator.tables.table import NUMBERS
 from perfmodel.graph.job import Job
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import Mode
@@ -42,6 +43,14 @@ def test_every_cell_equals_the_single_answer(estimator: Estimator) -> None:
             assert set(one.warnings) <= set(matrix.warnings)
     assert matrix.answered.all()
     assert matrix.model_version == "counting/1"
+
+
+def test_a_prepared_job_has_the_row_of_the_job(estimator: Estimator) -> None:
+    prepared = [estimator.core.prepare(job) for job in JOBS]
+    one, other = estimator.matrix(prepared, PLACEMENTS), estimator.matrix(JOBS, PLACEMENTS)
+    for name in (*NUMBERS, "basis", "fits", "answered"):
+        assert np.array_equal(getattr(one, name), getattr(other, name), equal_nan=True), name
+    assert one.warnings == other.warnings
 
 
 def test_each_job_is_predicted_once_on_each_accelerator_in_one_call(

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import job_to_dict, parse_job, stated_fields
-from perfmodel.graph.job_identity import job_reference
+from perfmodel.graph.job import Job, job_reference, job_to_dict, stated_fields
+from perfmodel.graph.job_form import parse_job
 from perfmodel.graph.training_options.adapter import LowRankAdapter
 from perfmodel.types import Mode, Precision
 

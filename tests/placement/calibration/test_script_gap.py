@@ -18,7 +18,7 @@ from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.script_gap import ScriptGap, fitted_gap
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field
-from perfmodel.placement.step_parts import StepParts
+from perfmodel.placement.estimate import StepParts
 
 GAP = ScriptGap(
     usual={Field.DEVICE: 0.5, Field.HOST: 1.5},

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.placement.collectives.collectives import Collective, collective_time_s
-from perfmodel.placement.collectives.form_curves import FormCurve, fastest_s, form_curves
+from perfmodel.placement.collectives.collective_constants import Collective
+from perfmodel.placement.collectives.collective_forms import FormCurve, fastest_s, form_curves
+from perfmodel.placement.collectives.collectives import collective_time_s
 from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.fabric.world_group import WorldGroup, WorldLinks
 from perfmodel.placement.topology.links import LinkClass

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from made_up_steps import made_up_profile
 
-from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets
+from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets, gradient_buckets
 
 MIB = 2**20
 
@@ -42,6 +42,19 @@ def test_jobs_of_different_depth_share_a_table() -> None:
     total = (buckets.count * buckets.size_bytes).sum(axis=1)
     assert total.tolist() == pytest.approx([1e7, 1e9])
     assert buckets.spread(3).ready.shape == (2, 1, 1, buckets.ready.shape[1])
+
+
+def test_jobs_that_were_cut_alone_join_as_if_cut_together() -> None:
+    bare = dataclasses.replace(
+        made_up_profile(), gradient_ready=np.zeros(0), gradient_piece_bytes=np.zeros(0)
+    )
+    jobs = [made_up_profile(gradient_bytes=1e7, pieces=4), bare, made_up_profile()]
+    joined = GradientBuckets.join([gradient_buckets(job) for job in jobs])
+    assert joined.ready.shape == joined.count.shape == joined.size_bytes.shape
+    assert joined.count[1].sum() == 0 and (np.diff(joined.ready) >= 0).all()
+    together = gradient_buckets(jobs)
+    for one in dataclasses.fields(GradientBuckets):
+        assert np.array_equal(getattr(joined, one.name), getattr(together, one.name))
 
 
 def test_a_job_without_gradients_has_no_buckets() -> None:

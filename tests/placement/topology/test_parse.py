@@ -9,9 +9,13 @@ from hypothesis import strategies as st
 from perfmodel.errors import InvalidInputError, InvalidPlacementError, UnknownFieldError
 from perfmodel.graph.job import Job
 from perfmodel.placement.topology.links import link_names
-from perfmodel.placement.topology.long_form import read_long_form
 from perfmodel.placement.topology.networks import NETWORKS, named_network
-from perfmodel.placement.topology.parse import format_placement, parse_placement, placement_to_dict
+from perfmodel.placement.topology.parse import (
+    format_placement,
+    parse_placement,
+    placement_to_dict,
+    read_long_form,
+)
 from perfmodel.placement.topology.short_form import read_short_form
 from perfmodel.placement.topology.topology import (
     Neighbour,
@@ -119,6 +123,12 @@ def test_options_have_the_names_of_the_long_form_too() -> None:
             min_size=1, max_size=4,
         ).map("+".join),
         st.sampled_from(["ib-100g", "ib-100g/2", "no", "", "eth-10g@eth-10g"]),
+    )
+    | st.builds(
+        "{} power={}{}".format,
+        st.sampled_from(["T4", "8xT4", "2x(4xA10)@ib-100g", "8xT4@no", "T4 tp=1", "T4x8", ""]),
+        st.sampled_from(["250", "0", "07", "1e3", "262.5", "-1", "", "99999", "100000", "٣"]),
+        st.sampled_from(["", "w", "W", " ", " tp=1", " power=250", "@ib-100g"]),
     )
 )  # fmt: skip
 def test_what_is_read_at_a_glance_is_what_the_grammar_says(text: str) -> None:

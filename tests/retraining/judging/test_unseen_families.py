@@ -8,7 +8,7 @@ import joint_world as world
 import pytest
 import synthetic_workloads as made_up
 
-from perfmodel.retraining.judging.unseen_families import unseen_families
+from perfmodel.retraining.judging.judging_sets import unseen_families
 from perfmodel.retraining.judging.version_at_hand import VersionAtHand, version_at
 from perfmodel.training.train import train
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from perfmodel.requests import parse_request
+from perfmodel.requests import parse_job, parse_request
+from service.answering import answerer
 
 
 @pytest.fixture
@@ -34,6 +35,25 @@ def test_the_same_question_gets_the_same_bytes(
     reordered = {"placement": question["placement"], "job": dict(reversed(question["job"].items()))}
     answers = {client.post("/v1/predict", json=q).content for q in [question, reordered] * 5}
     assert len(answers) == 1
+
+
+def test_a_job_that_was_asked_about_is_read_no_more(
+    client: TestClient, question: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, places = question["job"], ["A10", question["placement"]]
+    alone = client.post("/v1/predict", json=question).json()
+    read: list[Any] = []
+
+    def noting(value: Any, **others: Any) -> Any:
+        read.append(value)
+        return parse_job(value, **others)
+
+    monkeypatch.setattr(answerer, "parse_job", noting)
+    other = {**job, "batch_size": 63}
+    table = client.post("/v1/matrix", json={"jobs": [job, other], "placements": places}).json()
+    assert other in read and job not in read
+    rate = alone["throughput"]["samples_per_second"]
+    assert table["samples_per_second"][0][1] == pytest.approx(rate, rel=1e-12)
 
 
 def test_both_forms_of_a_placement_get_the_same_bytes(

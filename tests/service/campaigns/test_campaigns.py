@@ -15,7 +15,7 @@ from migrated import migrated_sqlite
 
 from perfmodel.profilers.worker import Failure
 from service.campaigns import campaign_events
-from service.schemas.learning_bodies import (
+from service.schemas.state_bodies import (
     CampaignEntered,
     CampaignEntry,
     CampaignsAnswer,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from waiting import PATIENCE_S
 
-from service.answering.thread_pool import ThreadPool
+from service.answering.lanes import ThreadPool
 from service.dispatch.background_rounds import BackgroundRounds, Preparation
 from service.http.errors import OverloadedError
 from service.metrics.registry import Metrics

@@ -5,11 +5,7 @@ from typing import Any
 
 import orjson
 import pytest
-from fastapi import Request
 from fastapi.testclient import TestClient
-
-from service.http.bodies import json_body_of
-from service.routes import answers
 
 PATH = "/v1/predict"
 
@@ -17,19 +13,6 @@ PATH = "/v1/predict"
 @pytest.fixture
 def client(shared: TestClient) -> TestClient:
     return shared
-
-
-@pytest.fixture
-def routed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Return the bodies of questions that reach their route."""
-    seen: list[bytes] = []
-
-    async def noting(request: Request) -> bytes:
-        seen.append(await json_body_of(request))
-        return seen[-1]
-
-    monkeypatch.setattr(answers, "json_body_of", noting)
-    return seen
 
 
 def test_a_plain_question_does_without_its_route(

@@ -8,11 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi import Request
 from held_service import PATIENCE_S, HeldService, held_service
-
-from service.http.bodies import json_body_of
-from service.routes import answers
 
 JOB: dict[str, Any] = {"model": "zoo/old", "mode": "training", "batch_size": 8}
 QUESTIONS: dict[str, dict[str, Any]] = {
@@ -41,19 +37,6 @@ def full(service: HeldService) -> Iterator[HeldService]:
     yield service
     held.set()
     service.finish()
-
-
-@pytest.fixture
-def routed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Return the bodies of questions that reach their route."""
-    seen: list[bytes] = []
-
-    async def noting(request: Request) -> bytes:
-        seen.append(await json_body_of(request))
-        return seen[-1]
-
-    monkeypatch.setattr(answers, "json_body_of", noting)
-    return seen
 
 
 @pytest.mark.parametrize("route", QUESTIONS)

@@ -19,7 +19,7 @@ from waiting import PATIENCE_S, until
 from perfmodel.cli import cli
 from perfmodel.client import Client
 from perfmodel.store.sql.tables import RESIDUALS
-from service.schemas.learning_bodies import DriftAnswer
+from service.schemas.state_bodies import DriftAnswer
 
 
 @pytest.fixture

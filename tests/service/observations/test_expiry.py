@@ -14,7 +14,7 @@ from perfmodel.errors import StoreError
 from perfmodel.store.sql.connections import now
 from perfmodel.store.state import observations
 from perfmodel.store.state.database import Database
-from service.observations.expiry import _LONGEST_PAUSE_S, Expiry
+from service.observations.retraction import _LONGEST_PAUSE_S, Expiry
 from service.settings import Settings
 from service.state.state import State
 

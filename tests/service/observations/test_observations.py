@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from perfmodel.graph.job_identity import job_family
+from perfmodel.graph.job import job_family
 from perfmodel.requests import parse_job
+from service.answering import answerer
 from service.schemas.state_bodies import ObservationsAnswer, ObservationsTaken
 from service.state.state import State
 
@@ -47,6 +48,15 @@ def test_an_observation_is_kept_with_its_job(either: TestClient) -> None:
     assert either.post("/v1/jobs", json={"job": JOB}).json()["ref"] == ref
     (seen,) = _state(either).feed.of(job_family(parse_job(JOB)))
     assert (seen.step_time_s, seen.batch_size, seen.accumulation_steps) == (seconds, 64, 1)
+
+
+def test_a_job_that_was_asked_about_is_not_read_to_be_observed(
+    either: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = _predicted_s(either)
+    monkeypatch.delattr(answerer, "parse_job")
+    answer = _observe(either, {"job": JOB, "placement": A100, "step_time_s": seconds})
+    assert _words(answer) == ["accepted"]
 
 
 def test_what_is_sent_again_counts_once(either: TestClient) -> None:

@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 from guarded_service import CREATED, make_app
 
-from perfmodel.graph.job_identity import job_family
+from perfmodel.graph.job import job_family
 from perfmodel.requests import parse_job
 from service.access.key_file import KeyFile
 from service.access.keys import new_key

@@ -9,11 +9,11 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from perfmodel.graph.job_identity import job_family
+from perfmodel.graph.job import job_family
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.requests import parse_job
-from service.observations.type_bounds import TypeGuesses
+from service.observations.plausibility import TypeGuesses
 
 WRITTEN: dict[str, Any] = {"job_type": "click-rates", "mode": "training", "batch_size": 512}
 JOB = parse_job(WRITTEN)

@@ -30,14 +30,17 @@ from service.schemas.answer_bodies import (
     Problem,
     RankAnswer,
 )
-from service.schemas.catalogue_bodies import AcceleratorsAnswer
-from service.schemas.learning_bodies import (
+from service.schemas.question_bodies import PredictRequest
+from service.schemas.state_bodies import (
+    AcceleratorsAnswer,
     CampaignEntered,
     DriftCampaignsEntered,
+    GraphAnswer,
+    JobRegistered,
+    ModelsAnswer,
+    ObservationsTaken,
     RetrainingEntered,
 )
-from service.schemas.question_bodies import PredictRequest
-from service.schemas.state_bodies import GraphAnswer, JobRegistered, ModelsAnswer, ObservationsTaken
 
 ANSWERS: dict[str, type[Any]] = {
     "/v1/predict": PredictAnswer,

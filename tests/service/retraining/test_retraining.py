@@ -20,7 +20,7 @@ from service_process import service_process
 
 from perfmodel.store.retraining import RetrainingLogStore
 from perfmodel.store.retraining.retraining_records import RetrainingState
-from service.schemas.learning_bodies import (
+from service.schemas.state_bodies import (
     RetrainingEntered,
     RetrainingEntry,
     RetrainingLogAnswer,

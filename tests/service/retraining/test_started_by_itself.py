@@ -15,8 +15,7 @@ from waiting import until
 
 from perfmodel.cli import cli
 from perfmodel.errors import InvalidInputError
-from service.retraining.keeper import POLL_S, command_of
-from service.retraining.trigger_rules import rules_of
+from service.retraining.keeper import POLL_S, command_of, rules_of
 from service.settings import Settings
 
 ENVIRONMENT = {

@@ -34,7 +34,7 @@ from perfmodel.store.state.database import Database
 from perfmodel.training.train import train
 from service.app import create_app
 from service.settings import Settings
-from service.shadow import shadow_watch
+from service.shadow import shadow
 
 #: Longer than a child takes to start, however busy the machine is.
 _PATIENCE_S = 240.0
@@ -154,9 +154,9 @@ def test_a_shadow_answers_what_was_asked_and_is_refused(models: Path, tmp_path: 
 def test_a_killed_comparison_goes_on_and_the_command_shows_it(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shadow_watch, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(shadow, "_PAUSE_S", 0.0)
     killed = []
-    original = shadow_watch.comparing_child
+    original = shadow.comparing_child
 
     @contextmanager
     def killing(header: Any) -> Iterator[Any]:
@@ -166,7 +166,7 @@ def test_a_killed_comparison_goes_on_and_the_command_shows_it(
                 psutil.Process(child._process.pid).send_signal(signal.SIGKILL)
             yield child
 
-    monkeypatch.setattr(shadow_watch, "comparing_child", killing)
+    monkeypatch.setattr(shadow, "comparing_child", killing)
     database = migrated_sqlite(tmp_path)
     arguments = ["models", "shadow", "1", "--models", str(models), "--database", database]
     with service(tmp_path) as client:
@@ -189,7 +189,7 @@ def test_a_killed_comparison_goes_on_and_the_command_shows_it(
 def test_a_shadow_that_cannot_be_loaded_is_given_up_and_says_why(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shadow_watch, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(shadow, "_PAUSE_S", 0.0)
     monkeypatch.setattr("perfmodel.store.shadow.shadow_runs.MOST_ATTEMPTS", 1)
     (models / "default" / "1" / "serving.json").write_bytes(b"{}")
     with service(tmp_path) as client:

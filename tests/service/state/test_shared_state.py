@@ -13,7 +13,7 @@ from postgresql import PostgresqlServer
 from two_hosts import two_hosts
 from waiting import until
 
-from perfmodel.graph.job_identity import job_family
+from perfmodel.graph.job import job_family
 from perfmodel.requests import parse_job
 from service.state.state import State
 

@@ -15,7 +15,7 @@ from two_hosts import two_hosts
 from waiting import until
 
 from service.routes.accelerators import EXAMPLE
-from service.schemas.catalogue_bodies import AcceleratorBody, AcceleratorsAnswer, AliasAnswer
+from service.schemas.state_bodies import AcceleratorBody, AcceleratorsAnswer, AliasAnswer
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 65_536}
 OURS = "Ours-32GB"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from perfmodel.store.feedback import Alarm, AlarmState, AlarmStore, Doubt, Remedy
 from perfmodel.store.feedback.keeper_lease import KeeperLease, Keeping
 from perfmodel.store.sql.connections import Connections
-from perfmodel.store.sql.migrate import migrate
 
 ALARM = Alarm(
     name="a1",
@@ -27,14 +25,6 @@ ALARM = Alarm(
     remedies=(Remedy(action="retrain", why="so", command="perfmodel retrain"),),
     doubts=(Doubt(job="ab", batch_size=8, accelerator="T4"),),
 )
-
-
-@pytest.fixture
-def connections(database_url: str) -> Iterator[Connections]:
-    found = Connections(database_url)
-    migrate(found)
-    yield found
-    found.close()
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from made_up_observations import stored_job, stored_observation
 from sqlalchemy import update
@@ -11,18 +9,9 @@ from sqlalchemy import update
 from perfmodel.store.feedback import ResidualStore, StoredResidual, Uncompared
 from perfmodel.store.feedback.keeper_lease import KeeperLease, Keeping
 from perfmodel.store.sql.connections import Connections
-from perfmodel.store.sql.migrate import migrate
 from perfmodel.store.sql.tables import DRIFT_KEEPERS
 from perfmodel.store.state.observation_records import ObservationFilter, ObservationState
 from perfmodel.store.state.observations import ObservationStore
-
-
-@pytest.fixture
-def connections(database_url: str) -> Iterator[Connections]:
-    found = Connections(database_url)
-    migrate(found)
-    yield found
-    found.close()
 
 
 @pytest.fixture

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import stated_fields
+from perfmodel.graph.job import Job, stated_fields
 from perfmodel.profilers.profiling import profile_jobs
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.worker import Failure

@@ -16,8 +16,7 @@ from perfmodel.devices.cpu_bench import Rates
 from perfmodel.devices.drivers.device_facts import DeviceFacts
 from perfmodel.devices.drivers.identity import describe
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.graph.job import Job
-from perfmodel.graph.job_form import stated_fields
+from perfmodel.graph.job import Job, stated_fields
 from perfmodel.profilers.described import DescribedDevice, save_entry
 from perfmodel.profilers.measure import measure_job
 from perfmodel.profilers.run import MeasureSettings

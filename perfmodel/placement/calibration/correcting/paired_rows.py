@@ -19,8 +19,7 @@ import numpy.typing as npt
 
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.residual_prior import ResidualPrior
-from perfmodel.placement.calibration.residual_shapes import SHAPES, ShapeColumns
-from perfmodel.placement.calibration.residual_terms import OF_MACHINE
+from perfmodel.placement.calibration.residual_terms import OF_MACHINE, SHAPES, ShapeColumns
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field
 

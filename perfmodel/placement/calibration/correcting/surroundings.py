@@ -17,16 +17,17 @@ import numpy.typing as npt
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.correcting.corrected import Posterior
 from perfmodel.placement.calibration.correcting.paired_rows import ObservedColumns, factors
-from perfmodel.placement.calibration.correcting.response_numbers import SingleStep
 from perfmodel.placement.calibration.residual_prior import ResidualPrior
-from perfmodel.placement.calibration.residual_shapes import (
+from perfmodel.placement.calibration.residual_terms import (
     BATCH_SHAPES,
+    OF_MACHINE,
     ShapeColumns,
+    Term,
     batch_shapes,
     curve_matrix,
     log_batch,
 )
-from perfmodel.placement.calibration.residual_terms import OF_MACHINE, Term
+from perfmodel.placement.calibration.step_cells import SingleStep
 from perfmodel.placement.calibration.step_response import Field
 
 Codes = npt.NDArray[np.int64]

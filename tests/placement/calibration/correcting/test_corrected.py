@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
-from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps, correct
+from perfmodel.placement.calibration.correcting.corrected import (
+    CalibratedSteps,
+    correct,
+    correct_weighed,
+)
 from perfmodel.placement.calibration.correcting.paired_rows import ObservedColumns, PairedRows
-from perfmodel.placement.calibration.correcting.weighed import correct_weighed
 from perfmodel.placement.calibration.observed_steps import Comparisons, same_cells
 from perfmodel.placement.calibration.residual_prior import fitted_prior
-from perfmodel.placement.calibration.residual_shapes import SHAPES
+from perfmodel.placement.calibration.residual_terms import SHAPES
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field, Response
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from perfmodel.placement.calibration.calibration import calibrate
-from perfmodel.placement.calibration.correcting.response_numbers import SingleStep, respond
+from perfmodel.placement.calibration.correcting.single_step import respond
 from perfmodel.placement.calibration.correcting.surroundings import Surroundings
-from perfmodel.placement.calibration.step_cells import StepCells
+from perfmodel.placement.calibration.step_cells import SingleStep, StepCells
 from perfmodel.placement.calibration.step_response import Field, Response
 
 NUMBERS = (

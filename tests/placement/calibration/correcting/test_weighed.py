@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
-from perfmodel.placement.calibration.correcting.corrected import correct
-from perfmodel.placement.calibration.correcting.weighed import correct_weighed
+from perfmodel.placement.calibration.correcting.corrected import correct, correct_weighed
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.residual_prior import Noise, ResidualPrior
 from perfmodel.placement.calibration.step_cells import StepCells
-from perfmodel.placement.step_parts import StepParts
+from perfmodel.placement.estimate import StepParts
 
 NOISE = Noise(compute=0.03, sync=0.02, sync_share=0.1)
 #: As probable that a device is slow as that a host is.

@@ -37,9 +37,3 @@ def upgrade() -> None:
         sa.Column("created_at", sa.String(32), nullable=False),
         if_not_exists=True,
     )
-
-
-def downgrade() -> None:
-    """Drop them."""
-    for name in ("captures", "registrations", "graphs"):
-        op.drop_table(name)

@@ -43,12 +43,6 @@ def upgrade() -> None:
     )
 
 
-def downgrade() -> None:
-    """Drop them."""
-    for name in ("revisions", "operations", "prices", "observations", "jobs"):
-        op.drop_table(name)
-
-
 def _create_jobs() -> None:
     op.create_table(
         "jobs",

@@ -30,11 +30,6 @@ def upgrade() -> None:
     _create_keys()
 
 
-def downgrade() -> None:
-    """Is not offered: requests, devices and keys would be lost."""
-    raise NotImplementedError("the database cannot go back before operations, devices and keys")
-
-
 def _create_registrations() -> None:
     op.create_table(
         "registrations",

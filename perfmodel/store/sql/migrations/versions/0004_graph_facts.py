@@ -19,8 +19,3 @@ def upgrade() -> None:
         sa.Column("version", sa.String(64), nullable=False),
         sa.Column("content", sa.LargeBinary, nullable=False),
     )
-
-
-def downgrade() -> None:
-    """Drop the table: all of it can be worked out again."""
-    op.drop_table("graph_facts")

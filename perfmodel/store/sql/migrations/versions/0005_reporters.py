@@ -28,18 +28,3 @@ def upgrade() -> None:
         table.create_unique_constraint(_NEW, ["family", "reporter", "key"])
     for name, columns in _INDICES.items():
         op.create_index(name, "observations", columns)
-
-
-def downgrade() -> None:
-    """Drop it; of observations that bear the same key the first stays."""
-    for name in _INDICES:
-        op.drop_index(name, "observations")
-    op.execute(
-        "DELETE FROM observations WHERE id NOT IN "
-        "(SELECT min(id) FROM observations GROUP BY family, key)"
-    )
-    with op.batch_alter_table("observations") as table:
-        table.drop_constraint(_NEW, type_="unique")
-        table.drop_column("reporter")
-        table.create_unique_constraint(_OLD, ["family", "key"])
-    op.create_index("ix_observations_family_state_id", "observations", ["family", "state", "id"])

@@ -47,12 +47,6 @@ def upgrade() -> None:
     )
 
 
-def downgrade() -> None:
-    """Drop them; records that were measured lie elsewhere."""
-    for table in _TABLES:
-        op.drop_table(table)
-
-
 def _create_tasks() -> None:
     op.create_table(
         "campaign_tasks",

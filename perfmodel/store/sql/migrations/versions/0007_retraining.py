@@ -57,9 +57,3 @@ def upgrade() -> None:
         sa.Column("at", sa.String(32), nullable=False),
     )
     op.create_index("ix_retraining_lines_retraining_id", "retraining_lines", ["retraining", "id"])
-
-
-def downgrade() -> None:
-    """Drop them; versions that were made stay."""
-    op.drop_table("retraining_lines")
-    op.drop_table("retrainings")

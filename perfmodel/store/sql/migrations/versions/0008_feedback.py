@@ -41,14 +41,6 @@ def upgrade() -> None:
     op.bulk_insert(keepers, [place])
 
 
-def downgrade() -> None:
-    """Drop them: residuals can be worked out again, but for what was answered then."""
-    for name in _TABLES:
-        op.drop_table(name)
-    with op.batch_alter_table("observations") as table:
-        table.drop_column("software")
-
-
 def _create_residuals() -> None:
     op.create_table(
         "residuals",

@@ -39,12 +39,6 @@ def upgrade() -> None:
     _create_answers()
 
 
-def downgrade() -> None:
-    """Drop them; what was asked is asked again."""
-    for table in _TABLES:
-        op.drop_table(table)
-
-
 def _create_answers() -> None:
     op.create_table(
         "shadow_answers",

@@ -30,9 +30,3 @@ def upgrade() -> None:
         sa.Column("cron", sa.String(200), nullable=False),
         sa.Column("due_at", sa.Double, nullable=False),
     )
-
-
-def downgrade() -> None:
-    """Drop them: searches begin anew, and so does the counting of what came in."""
-    op.drop_table("retraining_marks")
-    op.drop_table("tuning_journals")

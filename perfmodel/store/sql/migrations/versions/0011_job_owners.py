@@ -20,8 +20,3 @@ def upgrade() -> None:
         sa.Column("created_at", sa.String(32), nullable=False),
         sa.PrimaryKeyConstraint("owner", "ref"),
     )
-
-
-def downgrade() -> None:
-    """Drop it."""
-    op.drop_table("job_owners")

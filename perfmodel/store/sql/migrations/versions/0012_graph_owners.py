@@ -14,8 +14,3 @@ depends_on = None
 def upgrade() -> None:
     """Add the column; whose the graphs are that are there already is not known."""
     op.add_column("registrations", sa.Column("owner", sa.String(64)))
-
-
-def downgrade() -> None:
-    """Drop it."""
-    op.drop_column("registrations", "owner")

@@ -17,10 +17,3 @@ def upgrade() -> None:
     """Add the column; those that are there already count for good."""
     op.add_column("observations", sa.Column("expires_at", sa.String(32)))
     op.create_index(_INDEX, "observations", ["expires_at"])
-
-
-def downgrade() -> None:
-    """Drop it: what was to expire counts on."""
-    op.drop_index(_INDEX, "observations")
-    with op.batch_alter_table("observations") as table:
-        table.drop_column("expires_at")
