@@ -57,7 +57,8 @@ def command(
     """Fit links, plans, memory, sharing, calibration, scripts and engines on public measurements.
 
     Takes some minutes for each part. Parts rest on each other: after new collectives,
-    data_parallel, plans, calibration and scripts have to be fitted again.
+    data_parallel, plans, calibration and scripts have to be fitted again; the last two after
+    another trained model as well, whose errors they describe.
     """
     from perfmodel.training.placement_fits.fitted_file import write_fitted
 

@@ -35,7 +35,13 @@ from perfmodel.placement.calibration.residual_prior import Noise, ResidualPrior
 from perfmodel.placement.calibration.residual_terms import Term, basis, weighted
 from perfmodel.placement.calibration.step_response import Field, Response
 from perfmodel.training.placement_fits.fitted_file import document, rounded
-from perfmodel.training.placement_rows.script_rows import Group, Measured, is_locked, script_groups
+from perfmodel.training.placement_rows.script_rows import (
+    Group,
+    Measured,
+    is_locked,
+    predicting_version,
+    script_groups,
+)
 
 SOURCE = (
     "siasosp23/artifacts sia-simulator/traces (no licence stated), "
@@ -145,7 +151,8 @@ def fit(data: Path, *, models: Path = Path("models"), steps: int = _STEPS) -> di
     groups = {g: m for g, m in script_groups(data, models).items() if not is_locked(m.model)}
     prior = fit_prior(groups, steps=steps)
     rows = sum(len(one.placements) for one in groups.values())
-    return document("calibration", rounded(prior.to_dict()), SOURCE, rows)
+    model = predicting_version(models)
+    return document("calibration", rounded(prior.to_dict()), SOURCE, rows, model=model)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,13 @@ from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.fitted import fitted
 from perfmodel.training.placement_fits.fit_calibration import SOURCE, Groups
 from perfmodel.training.placement_fits.fitted_file import document, rounded
-from perfmodel.training.placement_rows.script_rows import Group, Measured, is_locked, script_groups
+from perfmodel.training.placement_rows.script_rows import (
+    Group,
+    Measured,
+    is_locked,
+    predicting_version,
+    script_groups,
+)
 
 #: Batches of a job on a cluster that count.
 _MOST_BATCHES = 6
@@ -60,7 +66,8 @@ def fit(data: Path, *, models: Path = Path("models")) -> dict[str, Any]:
     # What this process has kept of it may be older.
     gap = fit_gap(alone, ResidualPrior.from_dict(fitted("calibration")))
     rows = sum(len(one.steps.step_time_s) for one in alone.values())
-    return document("scripts", rounded(gap.to_dict()), SOURCE, rows)
+    model = predicting_version(models)
+    return document("scripts", rounded(gap.to_dict()), SOURCE, rows, model=model)
 
 
 def steps_alone(groups: Groups) -> dict[Group, Measured]:

@@ -13,12 +13,21 @@ from perfmodel.placement import fitted as constants
 from perfmodel.store.durable import write_whole
 
 
-def document(part: str, constants: Mapping[str, Any], source: str, rows: int) -> dict[str, Any]:
-    """Return the constants of a part with their source, number of rows, command and date."""
+def document(
+    part: str, constants: Mapping[str, Any], source: str, rows: int, *, model: str = ""
+) -> dict[str, Any]:
+    """Return the constants of a part with their source, number of rows, command and date.
+
+    Parameters
+    ----------
+    model : str
+        Version of the model whose errors they describe: with another one they are fitted again.
+    """
     return {
         "constants": constants,
         "source": source,
         "rows": rows,
+        **({"model": model} if model else {}),
         "command": f"perfmodel fit-placement --part {part}",
         "date": datetime.now(UTC).date().isoformat(),
     }

@@ -90,6 +90,13 @@ def script_groups(
     return {group: _observed(group, rows, estimator) for group, rows in sorted(records.items())}
 
 
+def predicting_version(models: Path = Path("models")) -> str:
+    """Return which version of the model :func:`script_groups` predicts with."""
+    from perfmodel.estimator import Estimator
+
+    return Estimator.from_folder(models).model_version
+
+
 def _observed(
     group: Group, records: Sequence[PublishedPlacement], estimator: Estimator
 ) -> Measured:
