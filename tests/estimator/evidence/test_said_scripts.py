@@ -36,7 +36,7 @@ def seen(step_time_s: float, **of: object) -> Observation:
 def test_an_unobserved_script_takes_longer_and_says_so(estimator: Estimator, place):
     clean, script = estimator.estimate(JOB, place), estimator.estimate(SCRIPT_JOB, place)
     assert script.script_efficiency == pytest.approx(clean.step_time_s / script.step_time_s)
-    assert script.script_efficiency < 0.9
+    assert script.script_efficiency < 1
     high_over_low = [one.throughput.high / one.throughput.low for one in (script, clean)]
     assert high_over_low[0] > 3 > high_over_low[1]
     assert RUNG[script.basis] >= RUNG[Basis.INTERPOLATED]

@@ -102,6 +102,8 @@ def test_scripts_are_longer_on_every_kind_that_tables_have():
     assert {"K80", "T4", "V100-SXM2-16GB"} <= gap.machines.keys()
     for mean in (gap.usual, *gap.machines.values()):
         assert all(0 < value < 3 for value in mean.values())
-    # The K80 is slower beside the V100 than its specification lets expect.
-    assert gap.machines["K80"][Field.DEVICE] > gap.machines["V100-SXM2-16GB"][Field.DEVICE]
+    # That a K80 is slower beside a V100 than its specification lets expect, the predictor knows:
+    # it has learned from steps on it, and nothing of that is left to scripts.
+    both = [gap.machines[name][Field.DEVICE] for name in ("K80", "V100-SXM2-16GB")]
+    assert both[0] == pytest.approx(both[1], abs=0.1)
     assert typical_script().gap is gap
