@@ -128,10 +128,20 @@ def test_fused_kernels_and_graphs_are_named(tmp_path: Path) -> None:
         made.kernel("triton_poi_fused_add_relu_0", 1, 20.0, 5.0),
         made.launch(2, 10.0, name="cudaGraphLaunch"),
         made.kernel("gemm", 2, 30.0, 5.0),
+        made.launch(3, 15.0, name="cuLaunchKernel"),
+        made.kernel("triton_red_fused_mean_1_0d1d2de", 3, 40.0, 7.0),
+        made.launch(4, 17.0, name="cuLaunchKernel"),
+        made.kernel("triton_poi_fused_add_relu_0", 4, 50.0, 5.0),
     ]
     found = explain_trace(_trace(tmp_path, events))
-    classes = {one.operator.name: one.operator.op_class for one in found.operators}
-    assert classes == {"CompiledRegion": "fused", "(launched as a graph)": "other"}
+    told = {one.operator.name: (one.operator.op_class, one.operator.calls)
+            for one in found.operators}  # fmt: skip
+    # Not one line for the whole range that called them.
+    assert told == {
+        "triton_poi_fused_add_relu_0": ("fused", 2),
+        "triton_red_fused_mean_1_0d1d2de": ("fused", 1),
+        "(launched as a graph)": ("other", 1),
+    }
     assert found.joined_share == 1.0
 
 

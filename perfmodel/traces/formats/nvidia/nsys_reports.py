@@ -7,6 +7,7 @@ bytes; megabytes are rounded to three places.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -20,6 +21,7 @@ from perfmodel.traces.formats.tables import (
     fold,
     header_of,
     read_tables,
+    ungrouped,
 )
 from perfmodel.traces.kernel_kinds import kernel_kind
 from perfmodel.traces.limits import LATEST_NS, TraceLimits
@@ -37,12 +39,24 @@ _DEVICE = re.compile(r"^(.*?)\s*\((\d{1,4})\)$")
 _PIPIT = frozenset(map(fold, ("Name", "Trace Type", "Event Type", "Timestamp (ns)")))
 _KERNELS, _COPIES = frozenset({"kernels"}), frozenset({"copies"})
 _GIVE = "give `nsys stats --report cuda_gpu_trace --format csv` or cuda_gpu_kern_sum"
+_SIZES = f"sums sizes of copies and no times; {_GIVE}"
 #: Columns, units apart, of reports that tell no times of the device.
 _REFUSED = (
+    ({"start", "duration", "corrid", "result"}, f"lists calls on the host; {_GIVE}"),
     ({"numcalls", "totaltime"}, f"sums calls on the host; {_GIVE}"),
-    ({"style", "range", "totaltime"}, f"sums ranges of NVTX on the host; {_GIVE}"),
-    ({"total", "operation", "count"}, f"sums sizes of copies and no times; {_GIVE}"),
-)
+    ({"nvtxrange", "kernelname"},
+     f"sums each kernel once for every range around it, so that they add up to too much; {_GIVE}"),
+    ({"range", "totaltime"}, f"sums ranges of NVTX on the host; {_GIVE}"),
+    ({"range", "totalprojtime"}, f"sums ranges of NVTX and no kernels; {_GIVE}"),
+    ({"projectedstart", "rangeid"}, f"lists ranges of NVTX and no kernels; {_GIVE}"),
+    ({"start", "end", "rangeid", "name"}, f"lists ranges of NVTX on the host; {_GIVE}"),
+    ({"source", "name", "totaltime"}, f"sums calls of MPI on the host; {_GIVE}"),
+    ({"name", "count", "totaltime"}, f"sums regions on the host; {_GIVE}"),
+    ({"total", "operation", "count"}, _SIZES),
+    ({"total", "operation", "operations"}, _SIZES),
+)  # fmt: skip
+#: Categories of rows that are no work of a device.
+_HOST = "CUDA_API"
 
 
 def recognise(head: bytes, path: Path) -> bool:
@@ -61,21 +75,24 @@ def read(path: Path, limits: TraceLimits) -> Trace:
     builder = TraceBuilder(NAME, limits)
     devices: dict[str, int] = {}
     taken: frozenset[str] = frozenset()
+    refused = ""
     for table in read_tables(path, limits, lambda columns: _report(columns) is not None):
         report = _report(frozenset(map(fold, table.header)))
         assert report is not None
-        if report.refused and not taken:
-            raise InvalidTraceError(f"{path.name} {report.refused}.")
+        refused = refused or report.refused
         if report.refused or report.tells & taken:
             builder.notes.append(
-                f"A further table ({', '.join(table.header[:4])}, ...) is left out: it tells "
-                "nothing of the device, or what an earlier one tells."
+                f"A table ({', '.join(table.header[:4])}, ...) is left out: it tells nothing of "
+                "the device, or what an earlier one tells."
             )
+            deque(table.rows, maxlen=0)
             continue
         taken |= report.tells
-        if report.add is _sums and SUMS_NOTE not in builder.notes:
+        if report.add in (_sums, _execution_sums) and SUMS_NOTE not in builder.notes:
             builder.notes.append(SUMS_NOTE)
         report.add(builder, table, devices)
+    if refused and not taken:
+        raise InvalidTraceError(f"{path.name} {refused}.")
     for written, index in devices.items():
         found = _DEVICE.match(written)
         builder.devices.append(traced_device(index, found[1] if found else written))
@@ -105,20 +122,10 @@ def _report(columns: frozenset[str]) -> _Report | None:
     if columns >= _PIPIT:
         reason = f"holds pairs of Enter and Leave that pipit made, without the device; {_GIVE}"
         return _Report(tells=frozenset(), add=_timeline, refused=reason)
-    if {"start", "duration", "corrid", "name"} <= bare:
-        return _Report(tells=_KERNELS | _COPIES, add=_timeline)
-    if {"kernelstart", "kerneldur", "kernelname"} <= bare:
-        return _Report(tells=_KERNELS, add=_launches)
     for wanted, reason in _REFUSED:
         if wanted <= bare:
             return _Report(tells=frozenset(), add=_sums, refused=reason)
-    if "totaltime" not in bare or not {"name", "operation"} & bare:
-        return None
-    if {"instances", "category"} <= bare:
-        return _Report(tells=_KERNELS | _COPIES, add=_sums)
-    if {"instances", "count"} & bare:
-        return _Report(tells=_COPIES if "count" in bare else _KERNELS, add=_sums)
-    return None
+    return next((report for wanted, report in _READ if wanted <= bare), None)
 
 
 def _timeline(builder: TraceBuilder, table: Table, devices: dict[str, int]) -> None:
@@ -161,14 +168,44 @@ def _launches(builder: TraceBuilder, table: Table, devices: dict[str, int]) -> N
 def _sums(builder: TraceBuilder, table: Table, devices: dict[str, int]) -> None:
     """Add the rows of ``cuda_gpu_kern_sum``, ``cuda_gpu_mem_time_sum`` or ``cuda_gpu_sum``."""
     total = _Time.named(table, "Total Time")
-    calls, name = table.required("Instances", "Count"), table.required("Name", "Operation")
+    calls = table.required("Instances", "Count", "Operations")
+    name, category = table.required("Name", "Operation"), table.position("Category")
     for row in table.rows:
+        if category is not None and row[category] == _HOST:
+            continue
         builder.add_kernel(
             row[name],
             duration_ns=total.of(row),
             calls=table.whole(row, calls),
             kind=kernel_kind(row[name]),
         )
+
+
+def _execution_sums(builder: TraceBuilder, table: Table, devices: dict[str, int]) -> None:
+    """Add the rows of ``cuda_kern_exec_sum``: means over the calls of each kernel."""
+    mean, calls = _Time.named(table, "KAvg"), table.required("Count")
+    name, device = table.required("Kernel Name"), table.required("DevId")
+    for row in table.rows:
+        count = table.whole(row, calls)
+        builder.add_kernel(
+            row[name],
+            duration_ns=mean.of(row) * count,
+            calls=count,
+            device=table.whole(row, device),
+            kind=kernel_kind(row[name]),
+        )
+
+
+#: Columns, units apart, of reports that are read. Older versions call counts of copies operations.
+_READ = (
+    ({"start", "duration", "corrid", "name"}, _Report(tells=_KERNELS | _COPIES, add=_timeline)),
+    ({"kernelstart", "kerneldur", "kernelname"}, _Report(tells=_KERNELS, add=_launches)),
+    ({"kernelname", "kavg", "count"}, _Report(tells=_KERNELS, add=_execution_sums)),
+    ({"totaltime", "instances", "category"}, _Report(tells=_KERNELS | _COPIES, add=_sums)),
+    ({"totaltime", "instances", "name"}, _Report(tells=_KERNELS, add=_sums)),
+    ({"totaltime", "count", "operation"}, _Report(tells=_COPIES, add=_sums)),
+    ({"totaltime", "operations", "operation"}, _Report(tells=_COPIES, add=_sums)),
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -184,19 +221,21 @@ class _Time:
     def named(cls, table: Table, name: str) -> _Time:
         for position, column in enumerate(table.header):
             found = _UNIT.match(column)
-            if found and fold(found[1]) == fold(name):
-                if found[2] not in _NS:
+            # Versions before 2021 left the unit out; it was nanoseconds.
+            unit = found[2] if found else "ns"
+            if fold(found[1] if found else column) == fold(name):
+                if unit not in _NS:
                     raise InvalidTraceError(
                         f"{table.name} has its column {column!r} in an unknown unit; known are "
                         f"{', '.join(_NS)}. Export it with `--timeunit nsec`."
                     )
-                return cls(file=table.name, column=column, position=position, unit_ns=_NS[found[2]])
+                return cls(file=table.name, column=column, position=position, unit_ns=_NS[unit])
         raise InvalidTraceError(
-            f"{table.name} has no column {name!r} with a unit among {', '.join(table.header)}."
+            f"{table.name} has no column {name!r} among {', '.join(table.header)}."
         )
 
     def of(self, row: list[str]) -> int:
-        text = row[self.position].replace(",", "")
+        text = ungrouped(row[self.position])
         try:
             value = Decimal(text) * self.unit_ns
             if 0 <= value < LATEST_NS:

@@ -102,3 +102,74 @@ def test_a_print_for_people_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(InvalidTraceError, match="--format csv"):
         _read(tmp_path, text)
+
+
+HOST_SUMS = "Time (%),Total Time (ns),Num Calls,Avg (ns),Name\n" + "50.0,900,3,300.0,poll\n" * 200
+
+
+def test_tables_of_the_host_before_those_of_the_device_are_left_out(tmp_path: Path) -> None:
+    trace = _read(tmp_path, HOST_SUMS + "\n" + KERNEL_SUMS)
+    assert trace.kernels.calls.tolist() == [4, 10]
+    assert any("Num Calls" in note for note in trace.notes)
+
+
+def test_calls_in_a_sum_over_calls_and_device_are_left_out(tmp_path: Path) -> None:
+    report = (
+        "Time (%),Total Time (ns),Instances,Avg (ns),Category,Operation\n"
+        "60.0,6000,3,2000.0,CUDA_API,cudaLaunchKernel\n"
+        "30.0,3000,3,1000.0,CUDA_KERNEL,gemm\n"
+        "10.0,1000,1,1000.0,MEMORY_OPER,[CUDA memcpy Host-to-Device]\n"
+    )
+    trace = _read(tmp_path, report)
+    assert [trace.names[name] for name in trace.kernels.name] == [
+        "gemm", "[CUDA memcpy Host-to-Device]",
+    ]  # fmt: skip
+
+
+def test_means_over_executions_become_sums(tmp_path: Path) -> None:
+    header = "PID,TID,DevId,Count,QCount,TAvg (us),AAvg (us),QAvg (us),KAvg (us),Kernel Name\n"
+    trace = _read(tmp_path, header + "7,7,1,4,4,9.0,3.0,1.0,5.5,gemm\n")
+    # 4 times 5.5 us.
+    assert trace.kernels.duration_ns.tolist() == [22_000]
+    assert (trace.kernels.calls.tolist(), trace.kernels.device.tolist()) == ([4], [1])
+
+
+def test_reports_of_versions_before_2022(tmp_path: Path) -> None:
+    copies = "Time(%),Total Time,Operations,Average,Minimum,Maximum,Operation\n"
+    trace = _read(tmp_path, copies + "100.0,5000,2,2500.0,2000,3000,[CUDA memcpy HtoD]\n")
+    # Without a unit times are nanoseconds.
+    assert (trace.kernels.duration_ns.tolist(), trace.kernels.calls.tolist()) == ([5_000], [2])
+
+
+@pytest.mark.parametrize("delimiter", ["\t", ";"])
+def test_tables_with_other_delimiters(tmp_path: Path, delimiter: str) -> None:
+    trace = _read(tmp_path, KERNEL_SUMS.replace(",", delimiter))
+    assert trace.kernels.calls.tolist() == [4, 10]
+
+
+def test_thousands_may_be_parted_and_decimal_commas_are_refused(tmp_path: Path) -> None:
+    header = "Time (%);Total Time (us);Instances;Name\n"
+    trace = _read(tmp_path, header + "100.0;1,234.5;1,000;gemm\n")
+    assert trace.kernels.duration_ns.tolist() == [1_234_500]
+    with pytest.raises(InvalidTraceError, match="1234,5"):
+        _read(tmp_path, header + "100,0;1234,5;1000;gemm\n")
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        ("Start (ns),Duration (ns),Name,Result,CorrID,Pid,Tid", "lists calls on the host"),
+        ("NVTX Range,Style,PID,TID,NVTX Inst,Kern Inst,Total Time (ns),Kernel Name", "every range"),
+        ("Range,Style,Total Proj Time (ns),Total Range Time (ns)", "no kernels"),
+        ("Name,Projected Start (ns),Projected Duration (ns),Style,RangeId", "no kernels"),
+        ("Time (%),Total Time (ns),Instances,Avg (ns),Range", "NVTX on the host"),
+        ("Time (%),Total Time (ns),Instances,Avg (ns),Source,Name", "MPI"),
+        ("Time (%),Total Time (ns),Count,Avg (ns),Name", "regions on the host"),
+        ("Total,Operations,Average,Minimum,Maximum,Operation", "sizes"),
+    ],
+)
+def test_reports_without_times_of_the_device_are_refused(
+    tmp_path: Path, header: str, reason: str
+) -> None:
+    with pytest.raises(InvalidTraceError, match=reason):
+        _read(tmp_path, header + "\n" + ",".join("1" for _ in header.split(",")) + "\n")
