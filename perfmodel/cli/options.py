@@ -180,6 +180,13 @@ def device_option(command: CommandT) -> CommandT:
     )(command)
 
 
+def retry_option(command: CommandT) -> CommandT:
+    """Add ``--retry-failed``: what failed in an earlier run is measured again."""
+    return click.option("--retry-failed", is_flag=True, help="Measure again what failed before.")(
+        command
+    )
+
+
 def job_options(command: CommandT) -> CommandT:
     """Add the settings of a job; unset ones stay None and get the defaults of a job."""
     return with_options(command, _JOB_OPTIONS)

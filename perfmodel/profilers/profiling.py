@@ -56,6 +56,8 @@ class ProfileEvent:
         The job is number ``position`` (from 1) of ``total``.
     remaining_s : float or None
         Estimate from the mean of the jobs measured so far; None before the first.
+    failed_before : str
+        Why a job that is skipped failed in an earlier run; empty where it was measured.
     """
 
     kind: EventKind
@@ -65,6 +67,7 @@ class ProfileEvent:
     elapsed_s: float
     remaining_s: float | None = None
     outcome: Success | Failure | None = None
+    failed_before: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,8 +128,8 @@ def profile_jobs(
             )
         )
 
-    for position, job in enumerate(skipped, start=1):
-        event(EventKind.SKIPPED, job, position)
+    for position, (job, why) in enumerate(skipped, start=1):
+        event(EventKind.SKIPPED, job, position, failed_before=why)
     failed = 0
     for done, (key, job) in enumerate(open_jobs.items()):
         position = len(skipped) + done + 1
@@ -152,12 +155,12 @@ def _split(
     device: AcceleratorSpec,
     settings: MeasureSettings,
     retry_failed: bool,
-) -> tuple[dict[str, Job], list[Job]]:
+) -> tuple[dict[str, Job], list[tuple[Job, str]]]:
+    """Return the jobs to measure by their keys, and the others with why they failed before."""
     done = store.finished_keys(device.name)
-    if not retry_failed:
-        done |= set(store.failures(device.name))
+    failures = {} if retry_failed else store.failures(device.name)
     open_jobs: dict[str, Job] = {}
-    skipped: list[Job] = []
+    skipped: list[tuple[Job, str]] = []
     for job in jobs:
         key = workload_key(
             stated_fields(job),
@@ -165,8 +168,9 @@ def _split(
             threads=settings.threads,
             execution=settings.execution,
         )
-        if key in done or key in open_jobs:
-            skipped.append(job)
+        if key in done or key in failures or key in open_jobs:
+            why = "" if key in done else str(failures.get(key, {}).get("reason", ""))
+            skipped.append((job, why))
         else:
             open_jobs[key] = job
     return open_jobs, skipped

@@ -104,8 +104,11 @@ def test_a_failing_model_is_recorded_and_the_campaign_goes_on(tmp_path: Path) ->
         EventKind.STARTED, EventKind.FAILED, EventKind.STARTED, EventKind.FINISHED,
     ]  # fmt: skip
     assert "nosuch" in next(iter(store.failures(DEVICE.name).values()))["reason"]
-    again = profile_jobs(jobs, **arguments)  # type: ignore[arg-type]
+    events.clear()
+    again = profile_jobs(jobs, on_event=events.append, **arguments)  # type: ignore[arg-type]
     assert (again.finished, again.failed, again.skipped) == (0, 0, 2)
+    assert ["nosuch" in event.failed_before for event in events] == [True, False]
+    assert events[1].failed_before == ""
     retried = profile_jobs(jobs, retry_failed=True, **arguments)  # type: ignore[arg-type]
     assert (retried.finished, retried.failed, retried.skipped) == (0, 1, 1)
 
