@@ -15,7 +15,6 @@ from perfmodel.features.steps.step import StepSample
 from perfmodel.predictors.folds import Progress
 from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS
 from perfmodel.predictors.predictor import Sample
-from perfmodel.store.retraining.tuning_journal import TuningJournalStore
 from perfmodel.training.provenance import code_facts, library_versions, snapshot
 from perfmodel.training.tuning.inner_folds import (
     INNER_FOLDS,
@@ -30,6 +29,7 @@ from perfmodel.training.tuning.spaces import NETWORK, SPACES, TREES, Space
 _NO_NUMBER = 1e6
 
 if TYPE_CHECKING:
+    from perfmodel.store.retraining.tuning_journal import TuningJournalStore
     from perfmodel.training.tuning.study import Scored, Study
 
 
