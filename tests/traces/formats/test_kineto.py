@@ -279,3 +279,16 @@ def test_kernels_of_merged_processes_are_not_joined_by_ids_that_both_use(tmp_pat
     by = [trace.name_of(row) if row >= 0 else "" for row in trace.kernels.operator.tolist()]
     assert by == ["", "aten::add1", "", "aten::add2"]
     assert any("2 kernels bear ids" in note for note in trace.notes)
+
+
+def test_a_step_that_two_processes_mark_is_one(tmp_path: Path) -> None:
+    marks = [
+        made.step_mark(1, 1000.0, 90.0),
+        made.step_mark(1, 1005.0, 95.0) | {"pid": 2},
+        made.step_mark(2, 1100.0, 90.0),
+    ]
+    trace = _read(tmp_path, [*marks, made.call("aten::add", 1001.0, 5.0)])
+    # From the first begin at 1000 to the last end at 1100; then to 1190.
+    assert [(step.start_ns, step.duration_ns) for step in trace.steps] == [
+        (0, 100_000), (100_000, 90_000),
+    ]  # fmt: skip

@@ -31,7 +31,7 @@ _OPERATOR, _CALL, _DEVICE = range(3)
 _KINDS: Mapping[str, int] = MappingProxyType(
     {
         **dict.fromkeys(("cpu_op", "Operator", "operator", "user_annotation"), _OPERATOR),
-        **dict.fromkeys(("Runtime", "runtime"), _CALL),
+        **dict.fromkeys(("Runtime", "runtime", "hpu_op"), _CALL),
         **dict.fromkeys(
             ("kernel", "Kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset"), _DEVICE),
     }
@@ -68,6 +68,7 @@ class KinetoRows:
         self.file = file
         self.seen = 0
         self._counted: Counter[str] = Counter()
+        self._marks: dict[str, int] = {}
         self._threads: dict[tuple[Any, Any], int] = {}
         self._argument_bytes = 0
         self._arguments_left_out = 0
@@ -165,9 +166,7 @@ class KinetoRows:
         start_ns, duration_ns = self._times(event)
         # Before PyTorch 1.10 marks of steps were operators like all others.
         if name.startswith(_STEP) and len(self.builder.steps) < self.builder.limits.steps:
-            self.builder.steps.append(
-                TracedStep(name=name, start_ns=start_ns, duration_ns=duration_ns)
-            )
+            self._step(name, start_ns, duration_ns)
             return
         self.builder.add_operator(
             name,
@@ -178,6 +177,18 @@ class KinetoRows:
             sequence=_number(args.get("Sequence number")),
         )
         self._operator_external.append(_number(args.get("External id")))
+
+    def _step(self, name: str, start_ns: int, duration_ns: int) -> None:
+        """Add a step; what several processes mark by one name is one step of all of them."""
+        steps = self.builder.steps
+        place = self._marks.setdefault(name, len(steps))
+        if place < len(steps):
+            first, end_ns = steps[place], start_ns + duration_ns
+            start_ns = min(first.start_ns, start_ns)
+            duration_ns = max(first.start_ns + first.duration_ns, end_ns) - start_ns
+        steps[place : place + 1] = [
+            TracedStep(name=name, start_ns=start_ns, duration_ns=duration_ns)
+        ]
 
     def _call(self, event: dict[str, Any], args: Mapping[str, Any]) -> None:
         name = self._name(event)
