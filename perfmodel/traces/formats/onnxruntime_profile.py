@@ -36,6 +36,8 @@ from perfmodel.traces.traced_devices import TracedDevice
 
 NAME = "onnxruntime"
 _BEGINNING = re.compile(rb'\s*\[\s*\{\s*"cat"\s*:\s*"(?:Session|Node|Kernel|Api)"')
+#: What tells an event of a node, in whatever order another program wrote its members.
+_NODE_OF = re.compile(rb'"name"\s*:\s*"[^"]*_kernel_time"')
 _NODE_END = "_kernel_time"
 _RUN = "model_run"
 #: Operators that run graphs of their own, whose nodes are events as well.
@@ -61,7 +63,11 @@ _ALIKE = frozenset(
 
 def recognise(head: bytes, path: Path) -> bool:
     """Tell whether a file is a profile of ONNX Runtime."""
-    return _BEGINNING.match(head) is not None
+    if not head.lstrip().startswith(b"["):
+        return False
+    return _BEGINNING.match(head) is not None or (
+        b'"op_name"' in head and _NODE_OF.search(head) is not None
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -102,7 +102,7 @@ _INSTEAD = (
      "*.xplane.pb."),
     (re.compile(rb'\s*\[\s*\{\s*"Time \(%\)"'), (),
      "Reports of nsys stats are read with `--format csv`."),
-    (None, (".nsys-rep", ".qdrep", ".qdstrm"),
+    (None, (".nsys-rep", ".qdrep", ".qdstrm", ".h5", ".jsonl"),
      "Export it: `nsys export --type sqlite FILE`, or `nsys stats --format csv FILE`."),
     (None, (".pftrace", ".perfetto-trace", ".proto", ".otf2"),
      "Traces for Perfetto and OTF2 are not read: record with `rocprofv3 --output-format csv` (or "

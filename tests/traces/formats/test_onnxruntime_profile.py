@@ -147,3 +147,9 @@ def test_nodes_inside_of_a_loop_are_not_counted_twice(tmp_path: Path) -> None:
     # If: 6 - 4; Loop: 70 - 20 - 6 - 20, whatever another thread did meanwhile.
     assert own_us == {"before": 5, "other_thread": 7, "inside": 20, "then": 4, "if": 2, "loop": 24}
     assert int(trace.operators.duration_ns.max()) == 70_000
+
+
+def test_a_profile_with_its_members_in_another_order_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "sorted.json"
+    path.write_text(json.dumps(ORT_PROFILE, sort_keys=True))
+    assert read_trace(path).format == "onnxruntime"
