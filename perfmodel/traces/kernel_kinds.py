@@ -15,14 +15,14 @@ _COLLECTIVE = re.compile(
     r"|\bmultimem_(?:all|one|reduce)|\ballreduce_fusion|\bnvshmem|\bdeep_ep::",
     re.IGNORECASE,
 )
-#: The HIP runtime copies and fills with kernels of its own. Nsight says "[CUDA memcpy HtoD]",
-#: rocprof "CopyHostToDevice" and rocprofv3 "MEMORY_COPY_HOST_TO_DEVICE".
+#: The HIP runtime copies and fills with kernels of its own. Nsight says "[CUDA memcpy HtoD]" and
+#: "CUDA_MEMCPY_KIND_HTOD", rocprof "CopyHostToDevice" and rocprofv3 "MEMORY_COPY_HOST_TO_DEVICE".
 _COPY = re.compile(
-    r"^(?:__amd_rocclr_copy|(?:\[CUDA |hip)?memcpy|MEMORY_COPY"
+    r"^(?:__amd_rocclr_copy|(?:\[CUDA |CUDA_|hip)?memcpy|MEMORY_COPY"
     r"|Copy(?:Host|Device)To(?:Host|Device)$)",
     re.IGNORECASE,
 )
-_MEMSET = re.compile(r"^(?:__amd_rocclr_fill|(?:\[CUDA )?memset)", re.IGNORECASE)
+_MEMSET = re.compile(r"^(?:__amd_rocclr_fill|(?:\[CUDA |CUDA_|hip)?memset)", re.IGNORECASE)
 #: Fused kernels of TorchInductor: kind, then the operators that it fused, then a number; Triton 2
 #: adds which arguments it specialised. PyTorch 2.0 named all alike: ``triton__0d1d2de``.
 _TRITON = re.compile(

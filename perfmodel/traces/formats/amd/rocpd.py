@@ -16,8 +16,7 @@ import numpy as np
 import orjson
 
 from perfmodel.errors import InvalidTraceError
-from perfmodel.traces.builder import TraceBuilder
-from perfmodel.traces.formats.amd.dispatches import duration_ns
+from perfmodel.traces.builder import TraceBuilder, duration_ns
 from perfmodel.traces.formats.launch_calls import LaunchCalls
 from perfmodel.traces.formats.read_only_database import MAGIC, ReadOnlyDatabase
 from perfmodel.traces.kernel_kinds import kernel_kind

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import InvalidTraceError
-from perfmodel.traces.builder import TraceBuilder
-from perfmodel.traces.formats.amd.dispatches import duration_ns
+from perfmodel.traces.builder import TraceBuilder, duration_ns
 from perfmodel.traces.formats.json_events import JsonEvents
 from perfmodel.traces.formats.tables import whole
 from perfmodel.traces.formats.unpacking import unpacked

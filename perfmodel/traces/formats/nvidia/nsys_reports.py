@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from perfmodel.errors import InvalidTraceError
-from perfmodel.traces.builder import TraceBuilder
+from perfmodel.traces.builder import TraceBuilder, duration_ns
 from perfmodel.traces.formats.tables import (
     SUMS_NOTE,
     Table,
@@ -35,13 +35,13 @@ _NS = {"ns": 1, "nsec": 1, "us": 10**3, "usec": 10**3, "μs": 10**3, "µs": 10**
 _UNIT = re.compile(r"^(.*?)\s*\(([^)]*)\)$")
 #: ``"NVIDIA A100-SXM4-80GB (0)"``.
 _DEVICE = re.compile(r"^(.*?)\s*\((\d{1,4})\)$")
-#: Events reshaped by the pipit package, and columns of reports about the host.
-_PIPIT = frozenset(map(fold, ("Name", "Trace Type", "Event Type", "Timestamp (ns)")))
 _KERNELS, _COPIES = frozenset({"kernels"}), frozenset({"copies"})
 _GIVE = "give `nsys stats --report cuda_gpu_trace --format csv` or cuda_gpu_kern_sum"
 _SIZES = f"sums sizes of copies and no times; {_GIVE}"
 #: Columns, units apart, of reports that tell no times of the device.
 _REFUSED = (
+    ({"process", "thread", "eventtype", "timestamp"},
+     f"holds calls on the host, as pipit reshaped them; {_GIVE}"),
     ({"start", "duration", "corrid", "result"}, f"lists calls on the host; {_GIVE}"),
     ({"numcalls", "totaltime"}, f"sums calls on the host; {_GIVE}"),
     ({"nvtxrange", "kernelname"},
@@ -119,9 +119,6 @@ class _Report:
 def _report(columns: frozenset[str]) -> _Report | None:
     """Return which report has these (folded) columns, units and all."""
     bare = frozenset(_UNIT.sub(r"\1", name).strip() for name in columns)
-    if columns >= _PIPIT:
-        reason = f"holds pairs of Enter and Leave that pipit made, without the device; {_GIVE}"
-        return _Report(tells=frozenset(), add=_timeline, refused=reason)
     for wanted, reason in _REFUSED:
         if wanted <= bare:
             return _Report(tells=frozenset(), add=_sums, refused=reason)
@@ -165,6 +162,26 @@ def _launches(builder: TraceBuilder, table: Table, devices: dict[str, int]) -> N
         )
 
 
+def _pairs(builder: TraceBuilder, table: Table, devices: dict[str, int]) -> None:
+    """Add the rows of a timeline that the package pipit made pairs of Enter and Leave of."""
+    begin = _Time.named(table, "Timestamp")
+    end = replace(begin, position=table.required("_matching_timestamp"))
+    name, event = table.required("Name"), table.required("Event Type")
+    stream, size = table.position("streamId"), table.position("bytes")
+    for row in table.rows:
+        if row[event] != "Enter":
+            continue
+        start_ns, end_ns = begin.of(row), end.of(row)
+        builder.add_kernel(
+            row[name],
+            start_ns=start_ns,
+            duration_ns=duration_ns(table.name, row[name], start_ns, end_ns),
+            stream=table.whole(row, stream) if stream is not None and row[stream] else UNKNOWN,
+            kind=kernel_kind(row[name]),
+            size_bytes=table.whole(row, size) if size is not None and row[size] else UNKNOWN,
+        )
+
+
 def _sums(builder: TraceBuilder, table: Table, devices: dict[str, int]) -> None:
     """Add the rows of ``cuda_gpu_kern_sum``, ``cuda_gpu_mem_time_sum`` or ``cuda_gpu_sum``."""
     total = _Time.named(table, "Total Time")
@@ -199,6 +216,10 @@ def _execution_sums(builder: TraceBuilder, table: Table, devices: dict[str, int]
 #: Columns, units apart, of reports that are read. Older versions call counts of copies operations.
 _READ = (
     ({"start", "duration", "corrid", "name"}, _Report(tells=_KERNELS | _COPIES, add=_timeline)),
+    (
+        {"eventtype", "timestamp", "matchingtimestamp", "streamid"},
+        _Report(tells=_KERNELS | _COPIES, add=_pairs),
+    ),
     ({"kernelstart", "kerneldur", "kernelname"}, _Report(tells=_KERNELS, add=_launches)),
     ({"kernelname", "kavg", "count"}, _Report(tells=_KERNELS, add=_execution_sums)),
     ({"totaltime", "instances", "category"}, _Report(tells=_KERNELS | _COPIES, add=_sums)),

@@ -80,7 +80,7 @@ def test_launches_of_kernels(tmp_path: Path) -> None:
         (KERNEL_SUMS.replace("Instances", "Num Calls"), "calls on the host"),
         ("Total (MB),Count,Avg (MB),Operation\n1.0,1,1.0,[CUDA memset]\n", "sums sizes"),
         ("Time (%),Total Time (ns),Instances,Style,Range\n", "ranges of NVTX"),
-        ("Name,streamId,Trace Type,Event Type,Timestamp (ns)\n", "pipit"),
+        ("Name,Process,Thread,Trace Type,Event Type,Timestamp (ns)\n", "pipit"),
         (GPU_TRACE.replace("Duration (ns)", "Duration (fortnights)"), "unknown unit"),
         (GPU_TRACE.replace("3000", "-3000"), "expected a time >= 0"),
         (GPU_TRACE.replace("3000", "NaN"), "expected a time >= 0"),
@@ -173,3 +173,18 @@ def test_reports_without_times_of_the_device_are_refused(
 ) -> None:
     with pytest.raises(InvalidTraceError, match=reason):
         _read(tmp_path, header + "\n" + ",".join("1" for _ in header.split(",")) + "\n")
+
+
+def test_pairs_that_pipit_made_of_a_timeline(tmp_path: Path) -> None:
+    report = (
+        "Name,streamId,type,bytes,Trace Type,Event Type,Timestamp (ns),_matching_timestamp\n"
+        "gemm,7,kernel,,gpu_trace,Enter,5000,8000\n"
+        "gemm,7,kernel,,gpu_trace,Leave,8000,5000\n"
+        "CUDA_MEMCPY_KIND_DTOH,7,x,2048,gpu_trace,Enter,9000,9500\n"
+        "CUDA_MEMCPY_KIND_DTOH,7,x,2048,gpu_trace,Leave,9500,9000\n"
+    )
+    trace = _read(tmp_path, report)
+    assert trace.kernels.start_ns.tolist() == [0, 4_000]
+    assert trace.kernels.duration_ns.tolist() == [3_000, 500]
+    assert trace.kernels.kind.tolist() == [KernelKind.COMPUTE, KernelKind.COPY]
+    assert trace.kernels.size_bytes.tolist() == [-1, 2_048]
