@@ -7,7 +7,7 @@ several workers share are campaigns (:mod:`perfmodel.campaigns`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -30,7 +30,7 @@ class ResultStore(Protocol):
     def append_failure(self, key: str, *, accelerator: str, failure: Mapping[str, Any]) -> None:
         """Store that a job could not be measured."""
 
-    def finished_keys(self, accelerator: str) -> set[str]:
+    def finished_keys(self, accelerator: str, *, noisy: bool = True) -> set[str]:
         """Return the job keys of all measurements on an accelerator."""
 
     def failures(self, accelerator: str) -> Mapping[str, Any]:
@@ -97,6 +97,7 @@ def profile_jobs(
     settings: MeasureSettings,
     on_event: Callable[[ProfileEvent], None] | None = None,
     retry_failed: bool = False,
+    retry_noisy: bool = False,
     measure: Measure = measure_in_fresh_process,
 ) -> ProfileReport:
     """Measure every job that the store does not hold yet.
@@ -115,9 +116,13 @@ def profile_jobs(
         ``compact`` at the end.
     retry_failed : bool
         Measure jobs again that failed in an earlier run.
+    retry_noisy : bool
+        Measure jobs again that were never measured undisturbed; of a job the newest record counts.
     """
     begin_s = time.monotonic()
-    open_jobs, skipped = _split(jobs, store, device, settings, retry_failed)
+    done_before = store.finished_keys(device.name, noisy=not retry_noisy)
+    failures = {} if retry_failed else store.failures(device.name)
+    open_jobs, skipped = _split(jobs, device, settings, done_before, failures)
     tell = on_event or (lambda event: None)
 
     def event(kind: EventKind, job: Job, position: int, **more: Any) -> None:
@@ -151,14 +156,12 @@ def profile_jobs(
 
 def _split(
     jobs: Sequence[Job],
-    store: ResultStore,
     device: AcceleratorSpec,
     settings: MeasureSettings,
-    retry_failed: bool,
+    done: Collection[str],
+    failures: Mapping[str, Any],
 ) -> tuple[dict[str, Job], list[tuple[Job, str]]]:
     """Return the jobs to measure by their keys, and the others with why they failed before."""
-    done = store.finished_keys(device.name)
-    failures = {} if retry_failed else store.failures(device.name)
     open_jobs: dict[str, Job] = {}
     skipped: list[tuple[Job, str]] = []
     for job in jobs:

@@ -14,7 +14,7 @@ from perfmodel.cli.options import (
     device_option,
     models_option,
     output_options,
-    retry_option,
+    retry_options,
 )
 from perfmodel.cli.output import duration, percent, print_json, tell
 from perfmodel.errors import PerfModelError
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     "--out", type=FOLDER, default=Path("profiles"), show_default=True,
     help="Folder of the records.",
 )  # fmt: skip
-@retry_option
+@retry_options
 @click.option("--service", metavar="URL", help="Service that is to answer for the device.")
 @click.option("--key", envvar="PERFMODEL_KEY", help="Key of the service. [default: PERFMODEL_KEY]")
 @models_option
@@ -57,6 +57,7 @@ def command(
     jobs: Path | None,
     out: Path,
     retry_failed: bool,
+    retry_noisy: bool,
     service: str | None,
     key: str | None,
     models: Path,
@@ -78,7 +79,7 @@ def command(
     plan = _plan(found.accelerator, count, jobs, models)
     said: dict[str, Any] = {
         "accelerator": found.accelerator.name,
-        "measured": _measure(plan, found, device, out, minutes, retry_failed),
+        "measured": _measure(plan, found, device, out, minutes, retry_failed, retry_noisy),
     }
     store = ProfileStore(out)
     store.compact()
@@ -118,6 +119,7 @@ def _measure(
     out: Path,
     minutes: float,
     retry_failed: bool,
+    retry_noisy: bool,
 ) -> dict[str, Any]:
     from perfmodel.cli.learning.profile import show_event
     from perfmodel.devices.cpu_facts import read_cpu_facts
@@ -133,6 +135,7 @@ def _measure(
         budget_s=60.0 * minutes,
         on_event=show_event,
         retry_failed=retry_failed,
+        retry_noisy=retry_noisy,
     )
     tell(
         f"Measured {probed.finished}, held before {probed.skipped}, failed {probed.failed}, no "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfmodel.cli.failures import EXIT_FAILED, EXIT_SOME_FAILED
-from perfmodel.cli.options import FOLDER, device_option, job_options, output_options, retry_option
+from perfmodel.cli.options import FOLDER, device_option, job_options, output_options, retry_options
 from perfmodel.cli.output import duration, percent, print_json, tell
 from perfmodel.cli.subjects import jobs_of
 
@@ -43,7 +43,7 @@ _PROVIDERS = ("cpu", "openvino", "cuda", "tensorrt", "migraphx", "directml")
     "--device-graphs", is_flag=True,
     help="Launch each step as one graph of the device (CUDA graphs).",
 )  # fmt: skip
-@retry_option
+@retry_options
 @job_options
 @output_options
 def command(
@@ -55,6 +55,7 @@ def command(
     provider: str,
     device_graphs: bool,
     retry_failed: bool,
+    retry_noisy: bool,
     as_json: bool,
     **settings: Any,
 ) -> None:
@@ -90,6 +91,7 @@ def command(
         ),
         on_event=show_event,
         retry_failed=retry_failed,
+        retry_noisy=retry_noisy,
     )
     store.compact()
     finish(found, found.skipped, out, as_json=as_json)

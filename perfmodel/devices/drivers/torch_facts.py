@@ -57,7 +57,9 @@ def _architecture(told: Any) -> str | None:
 
 
 def _address(told: Any) -> str | None:
-    parts: list[Any] = [getattr(told, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
+    parts: list[Any] = [
+        getattr(told, f"pci_{part}_id", None) for part in ("domain", "bus", "device")
+    ]
     return pci_address(*parts) if all(isinstance(part, int) for part in parts) else None
 
 

@@ -58,6 +58,7 @@ def measure_probes(
     budget_s: float,
     on_event: Callable[[ProfileEvent], None] | None = None,
     retry_failed: bool = False,
+    retry_noisy: bool = False,
     measure: Measure = measure_in_fresh_process,
     clock_s: Callable[[], float] = time.monotonic,
 ) -> Probed:
@@ -83,6 +84,7 @@ def measure_probes(
                 settings=replace(settings, timeout_s=min(settings.timeout_s, left_s)),
                 on_event=on_event,
                 retry_failed=retry_failed,
+                retry_noisy=retry_noisy,
                 measure=measure,
             )
         )

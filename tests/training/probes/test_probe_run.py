@@ -101,6 +101,7 @@ def test_what_failed_before_is_said_and_measured_again_where_asked(tmp_path: Pat
     assert probed(replayed) == (0, 1, 0)
     assert events[-1].failed_before == "no compiler"
     assert probed(replayed, retry_failed=True) == (1, 0, 0)
+    assert probed(broken, retry_failed=True) == (0, 1, 0)
 
 
 def test_a_service_answers_for_a_card_that_it_did_not_know(tmp_path: Path) -> None:
