@@ -32,6 +32,7 @@ _AGENT = ("id", "type", "type_index", "name", "product_name", "extdata")
 #: Stacks count from one in each process.
 _STACK_BITS = 40
 _CALLS_AT_ONCE = 50_000
+_NAMELESS = "without a name"
 
 
 def recognise(head: bytes, path: Path) -> bool:
@@ -93,6 +94,7 @@ class _Process:
         self.launches = launches
         self.builder = builder
         self._end = end
+        self._texts: dict[int, str] = {}
         self._first_stack = first_stack
         self._events, self._stacks = self._stack_of_events()
 
@@ -118,11 +120,10 @@ class _Process:
 
     def calls(self) -> None:
         """Add the calls on the host that launched."""
-        names: dict[Any, str] = {}
         columns = ("start", "end", "tid", "name_id", "event_id")
         for number, row in enumerate(self._rows("region", *columns), start=1):
             start, end, thread, name_id, event = row
-            name = names.setdefault(name_id, self._text(name_id)) if name_id else ""
+            name = self._text(name_id)
             start_ns = self._whole(start, "start")
             took_ns = duration_ns(self.database.name, name, start_ns, self._whole(end, "end"))
             self.launches.add(
@@ -196,10 +197,12 @@ class _Process:
         return self._first_stack + self._stacks[place]
 
     def _text(self, number: Any) -> str:
-        known = type(number) is int
-        table = f"rocpd_string{self._end}"
-        found = self.database.value(table, "string", "id", number) if known else None
-        return str(found) if found is not None else "without a name"
+        if type(number) is not int:
+            return _NAMELESS
+        if number not in self._texts:
+            found = self.database.value(f"rocpd_string{self._end}", "string", "id", number)
+            self._texts[number] = _NAMELESS if found is None else str(found)
+        return self._texts[number]
 
     def _whole(self, value: Any, column: str) -> int:
         if type(value) is not int or value < 0:
