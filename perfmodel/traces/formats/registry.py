@@ -76,7 +76,7 @@ _ALL = (
     ("nsys-sqlite", "nvidia.nsys_sqlite", "Nsight Systems: nsys export --type sqlite."),
     ("nsys-stats", "nvidia.nsys_reports",
      "Nsight Systems: nsys stats --format csv (cuda_gpu_trace, cuda_gpu_kern_sum and others)."),
-    ("nsys-text", "nvidia.nsys_text", "Tables that nsys prints for people (refused)."),
+    ("nsys-text", "nvidia.nsys_text", "The same reports as nsys prints them for people, one run."),
     ("xplane", "xplane", "XPlane of XLA's profiler (JAX, TensorFlow): *.xplane.pb."),
     ("rocprof", "amd.dispatches",
      "Dispatches as CSV: rocprof, rocprofv2, rocprofv3 kernel_trace, rocprofiler-compute."),

@@ -165,7 +165,7 @@ EXPECTED: tuple[tuple[str, Callable[[Path], Sums] | str], ...] = (
     ("chakra/*", _chakra),
     ("nsys/*api_trace.csv", "calls on the host, as pipit reshaped them"),
     ("nsys/*gpu_trace.csv", _pairs),
-    ("nsys/*.md", "the print of nsys for people"),
+    ("nsys/*.md", "several runs stand in it"),
     ("param/*.tar.gz", _packed_nodes),
     ("param/*_et.json.gz", _nodes),
     ("rocprof/*results.json.gz", _rocprofv3),

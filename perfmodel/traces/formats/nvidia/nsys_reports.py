@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -64,6 +64,11 @@ def recognise(head: bytes, path: Path) -> bool:
     return header_of(head, lambda columns: _report(columns) is not None) is not None
 
 
+def report_of(header: tuple[str, ...]) -> Report | None:
+    """Return which report has a header, read or refused; None for any other table."""
+    return _report(frozenset(map(fold, header)))
+
+
 def read(path: Path, limits: TraceLimits) -> Trace:
     """Read a report; several in one file where they do not tell the same.
 
@@ -72,13 +77,29 @@ def read(path: Path, limits: TraceLimits) -> Trace:
     InvalidTraceError
         The report tells nothing of the GPU, or a number is none.
     """
+    tables = read_tables(path, limits, lambda columns: _report(columns) is not None)
+    return trace_of(path.name, tables, limits)
+
+
+def trace_of(
+    file: str, tables: Iterable[Table], limits: TraceLimits, notes: Iterable[str] = ()
+) -> Trace:
+    """Return what the reports of one run tell of the device.
+
+    Raises
+    ------
+    InvalidTraceError
+        They tell nothing of it, or a number is none.
+    """
     builder = TraceBuilder(NAME, limits)
+    builder.notes += notes
     devices: dict[str, int] = {}
     taken: frozenset[str] = frozenset()
     refused = ""
-    for table in read_tables(path, limits, lambda columns: _report(columns) is not None):
-        report = _report(frozenset(map(fold, table.header)))
-        assert report is not None
+    for table in tables:
+        report = report_of(table.header)
+        if report is None:
+            continue
         refused = refused or report.refused
         if report.refused or report.tells & taken:
             builder.notes.append(
@@ -92,7 +113,7 @@ def read(path: Path, limits: TraceLimits) -> Trace:
             builder.notes.append(SUMS_NOTE)
         report.add(builder, table, devices)
     if refused and not taken:
-        raise InvalidTraceError(f"{path.name} {refused}.")
+        raise InvalidTraceError(f"{file} {refused}.")
     for written, index in devices.items():
         found = _DEVICE.match(written)
         builder.devices.append(traced_device(index, found[1] if found else written))
@@ -100,7 +121,7 @@ def read(path: Path, limits: TraceLimits) -> Trace:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Report:
+class Report:
     """One kind of report.
 
     Parameters
@@ -116,12 +137,12 @@ class _Report:
     refused: str = ""
 
 
-def _report(columns: frozenset[str]) -> _Report | None:
+def _report(columns: frozenset[str]) -> Report | None:
     """Return which report has these (folded) columns, units and all."""
     bare = frozenset(_UNIT.sub(r"\1", name).strip() for name in columns)
     for wanted, reason in _REFUSED:
         if wanted <= bare:
-            return _Report(tells=frozenset(), add=_sums, refused=reason)
+            return Report(tells=frozenset(), add=_sums, refused=reason)
     return next((report for wanted, report in _READ if wanted <= bare), None)
 
 
@@ -215,17 +236,17 @@ def _execution_sums(builder: TraceBuilder, table: Table, devices: dict[str, int]
 
 #: Columns, units apart, of reports that are read. Older versions call counts of copies operations.
 _READ = (
-    ({"start", "duration", "corrid", "name"}, _Report(tells=_KERNELS | _COPIES, add=_timeline)),
+    ({"start", "duration", "corrid", "name"}, Report(tells=_KERNELS | _COPIES, add=_timeline)),
     (
         {"eventtype", "timestamp", "matchingtimestamp", "streamid"},
-        _Report(tells=_KERNELS | _COPIES, add=_pairs),
+        Report(tells=_KERNELS | _COPIES, add=_pairs),
     ),
-    ({"kernelstart", "kerneldur", "kernelname"}, _Report(tells=_KERNELS, add=_launches)),
-    ({"kernelname", "kavg", "count"}, _Report(tells=_KERNELS, add=_execution_sums)),
-    ({"totaltime", "instances", "category"}, _Report(tells=_KERNELS | _COPIES, add=_sums)),
-    ({"totaltime", "instances", "name"}, _Report(tells=_KERNELS, add=_sums)),
-    ({"totaltime", "count", "operation"}, _Report(tells=_COPIES, add=_sums)),
-    ({"totaltime", "operations", "operation"}, _Report(tells=_COPIES, add=_sums)),
+    ({"kernelstart", "kerneldur", "kernelname"}, Report(tells=_KERNELS, add=_launches)),
+    ({"kernelname", "kavg", "count"}, Report(tells=_KERNELS, add=_execution_sums)),
+    ({"totaltime", "instances", "category"}, Report(tells=_KERNELS | _COPIES, add=_sums)),
+    ({"totaltime", "instances", "name"}, Report(tells=_KERNELS, add=_sums)),
+    ({"totaltime", "count", "operation"}, Report(tells=_COPIES, add=_sums)),
+    ({"totaltime", "operations", "operation"}, Report(tells=_COPIES, add=_sums)),
 )
 
 

@@ -93,15 +93,42 @@ def test_other_reports_are_refused_with_the_reason(tmp_path: Path, text: str, re
         _read(tmp_path, text)
 
 
-def test_a_print_for_people_is_refused(tmp_path: Path) -> None:
-    text = (
-        "[6/8] Executing 'cuda_gpu_kern_sum' stats report\n\n"
-        " Time (%)  Total Time (ns)  Instances  Avg (ns)  Name\n"
-        " --------  ---------------  ---------  --------  ----\n"
-        "    100.0            4,000          4   1,000.0  gemm\n"
-    )
-    with pytest.raises(InvalidTraceError, match="--format csv"):
-        _read(tmp_path, text)
+PRINT = """\
+[5/8] Executing 'cuda_api_sum' stats report
+
+ Time (%)  Total Time (ns)  Num Calls  Avg (ns)        Name
+ --------  ---------------  ---------  --------  ----------------
+    100.0            9,000          4   2,250.0  cudaLaunchKernel
+
+[6/8] Executing 'cuda_gpu_kern_sum' stats report
+
+ Time (%)  Total Time (ns)  Instances  Avg (ns)              Name
+ --------  ---------------  ---------  --------  --------------------------
+     80.0            4,000          4   1,000.0  gemm(float *, const float *
+     20.0            1,000      1,000       1.0  a<int, 2>(const float *, i\N{HORIZONTAL ELLIPSIS}
+
+Generated:
+"""
+
+
+def test_a_print_for_people(tmp_path: Path) -> None:
+    trace = _read(tmp_path, PRINT)
+    assert [trace.names[name] for name in trace.kernels.name] == [
+        "gemm(float *, const float *", "a<int, 2>(const float *, i\N{HORIZONTAL ELLIPSIS}",
+    ]  # fmt: skip
+    assert trace.kernels.duration_ns.tolist() == [4_000, 1_000]
+    assert trace.kernels.calls.tolist() == [4, 1_000]
+    assert any("cut by nsys" in note for note in trace.notes)
+
+
+def test_a_print_of_several_runs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidTraceError, match="several runs"):
+        _read(tmp_path, PRINT + PRINT)
+
+
+def test_a_print_of_the_host_alone_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidTraceError, match="sums calls on the host"):
+        _read(tmp_path, PRINT[: PRINT.index("[6/8]")])
 
 
 HOST_SUMS = "Time (%),Total Time (ns),Num Calls,Avg (ns),Name\n" + "50.0,900,3,300.0,poll\n" * 200
