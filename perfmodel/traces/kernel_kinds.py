@@ -26,8 +26,8 @@ _MEMSET = re.compile(r"^(?:__amd_rocclr_fill|(?:\[CUDA |CUDA_|hip)?memset)", re.
 #: Fused kernels of TorchInductor: kind, then the operators that it fused, then a number; Triton 2
 #: adds which arguments it specialised. PyTorch 2.0 named all alike: ``triton__0d1d2de``.
 _TRITON = re.compile(
-    r"^triton_(?:(?:poi|red|per|tem|mm|for|cat|unk|mix|spl)_fused_(?P<ops>\w*?)_?\d+)?"
-    r"(?:_(?:\d+(?:de|d|c|e)*)+)?(?:_?[a-z]\w{0,7})?(?:\.kd)?$"
+    r"^triton_(?:(?:poi|red|per|tem|mm|for|cat|unk|mix|spl)_fused_(?P<ops>\w*?)_?\d+"
+    r"(?:_(?:\d+(?:de|d|c|e)*)+)?(?:_?[a-z]\w{0,7})?|(?:_(?:\d+(?:de|d|c|e)*)+)?)(?:\.kd)?$"
 )
 
 
