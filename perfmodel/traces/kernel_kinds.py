@@ -23,11 +23,13 @@ _COPY = re.compile(
     re.IGNORECASE,
 )
 _MEMSET = re.compile(r"^(?:__amd_rocclr_fill|(?:\[CUDA |CUDA_|hip)?memset)", re.IGNORECASE)
+#: Characters of a name of TorchInductor, which lists ten operators at most.
+_LONGEST = 1_000
 #: Fused kernels of TorchInductor: kind, then the operators that it fused, then a number; Triton 2
 #: adds which arguments it specialised. PyTorch 2.0 named all alike: ``triton__0d1d2de``.
 _TRITON = re.compile(
     r"^triton_(?:(?:poi|red|per|tem|mm|for|cat|unk|mix|spl)_fused_(?P<ops>\w*?)_?\d+"
-    r"(?:_(?:\d+(?:de|d|c|e)*)+)?(?:_?[a-z]\w{0,7})?|(?:_(?:\d+(?:de|d|c|e)*)+)?)(?:\.kd)?$"
+    r"(?:_(?:\d++(?:de|d|c|e)*+)++)?(?:_?[a-z]\w{0,7})?|(?:_(?:\d++(?:de|d|c|e)*+)++)?)(?:\.kd)?$"
 )
 
 
@@ -70,5 +72,5 @@ def fused_operators(name: str) -> str | None:
     >>> fused_operators("ampere_sgemm_128x64_nn") is None
     True
     """
-    found = _TRITON.match(name)
+    found = _TRITON.match(name) if len(name) < _LONGEST else None
     return None if found is None else found["ops"] or ""

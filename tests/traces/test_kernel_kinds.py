@@ -45,6 +45,9 @@ def test_kind(name: str, kind: KernelKind) -> None:
         ("triton_attn_fwd", None),
         ("triton_red_fused_mean_9_runtime", "mean"),
         ("_attn_fwd", None),
+        # Neither takes long.
+        ("triton_poi_fused_add_1_" + "1" * 900 + "!", None),
+        ("triton_poi_fused_" + "1" * 100_000, None),
     ],
 )
 def test_operators_of_fused_kernels(name: str, operators: str | None) -> None:
