@@ -269,6 +269,13 @@ def nsys_database(path: Path, *statements: str) -> Path:
     return path
 
 
+KERNEL_PRINT = """\
+ Time (%)  Total Time (ns)  Instances  Avg (ns)  Name
+ --------  ---------------  ---------  --------  ----
+    100.0            4,000          4   1,000.0  gemm
+"""
+
+
 def rocprof_json() -> str:
     """Return results.json of rocprof: a call on the host, two kernels and a copy."""
     names = {1: "1 COPY", 2: "0 CPU HIP API", 6: "2 GPU0", 7: "3 GPU1"}
@@ -352,6 +359,7 @@ def small_files(folder: Path) -> dict[str, bytes]:
         "trtexec, layers": json.dumps(layers),
         "nsys-stats, sums": KERNEL_SUMS,
         "rocprof, v1": ROCPROF_V1,
+        "nsys-text": KERNEL_PRINT,
     }
     return {
         **{name: text.encode() for name, text in texts.items()},

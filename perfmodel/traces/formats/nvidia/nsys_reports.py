@@ -10,7 +10,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 
 from perfmodel.errors import InvalidTraceError
@@ -282,7 +282,7 @@ class _Time:
             value = Decimal(text) * self.unit_ns
             if 0 <= value < LATEST_NS:
                 return round(value)
-        except (InvalidOperation, ValueError):
+        except (ArithmeticError, ValueError):
             pass
         raise InvalidTraceError(
             f"{self.file} has {text[:60]!r} in column {self.column!r}; expected a time >= 0."

@@ -180,6 +180,8 @@ def test_thousands_may_be_parted_and_decimal_commas_are_refused(tmp_path: Path) 
     assert trace.kernels.duration_ns.tolist() == [1_234_500]
     with pytest.raises(InvalidTraceError, match="1234,5"):
         _read(tmp_path, header + "100,0;1234,5;1000;gemm\n")
+    with pytest.raises(InvalidTraceError, match="expected a time"):
+        _read(tmp_path, header + "100.0;9e999999;1000;gemm\n")
 
 
 @pytest.mark.parametrize(
