@@ -78,12 +78,10 @@ def read(path: Path, limits: TraceLimits) -> Trace:
         The report tells nothing of the GPU, or a number is none.
     """
     tables = read_tables(path, limits, lambda columns: _report(columns) is not None)
-    return trace_of(path.name, tables, limits)
+    return trace_of(path.name, tables, TraceBuilder(NAME, limits))
 
 
-def trace_of(
-    file: str, tables: Iterable[Table], limits: TraceLimits, notes: Iterable[str] = ()
-) -> Trace:
+def trace_of(file: str, tables: Iterable[Table], builder: TraceBuilder) -> Trace:
     """Return what the reports of one run tell of the device.
 
     Raises
@@ -91,8 +89,6 @@ def trace_of(
     InvalidTraceError
         They tell nothing of it, or a number is none.
     """
-    builder = TraceBuilder(NAME, limits)
-    builder.notes += notes
     devices: dict[str, int] = {}
     taken: frozenset[str] = frozenset()
     refused = ""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from perfmodel.errors import InvalidTraceError
+from perfmodel.traces.builder import TraceBuilder
 from perfmodel.traces.formats.nvidia.nsys_reports import report_of, trace_of
 from perfmodel.traces.formats.tables import Table
 from perfmodel.traces.formats.unpacking import unpacked
@@ -54,8 +55,10 @@ def read(path: Path, limits: TraceLimits) -> Trace:
                 f"runs stand in it. Give the print of each run, or {_GIVE}."
             )
         told |= {report.tells} if report else set()
-    notes = [_NAMES_CUT] if _CUT in decoded else []
-    return trace_of(path.name, _tables(path.name, decoded), limits, notes)
+    builder = TraceBuilder(NAME, limits)
+    if _CUT in decoded:
+        builder.notes.append(_NAMES_CUT)
+    return trace_of(path.name, _tables(path.name, decoded), builder)
 
 
 _GIVE = "the CSV: `nsys stats --report cuda_gpu_trace --format csv FILE.nsys-rep`"
