@@ -166,7 +166,8 @@ def _keys(trace: Trace, rows: _Rows, call: _Rows) -> tuple[_Rows, _Rows, _Rows]:
     phase = np.full(len(rows), PHASES.index(Phase.FORWARD), dtype=np.int64)
     fused = np.array([fused_operators(name) is not None for name in trace.names], dtype=np.bool_)
     if len(operators):
-        label[(kernels.launch_start_ns[rows] < 0) & ~fused[label]] = _BEFORE
+        if (kernels.launch_start_ns >= 0).any():
+            label[(kernels.launch_start_ns[rows] < 0) & ~fused[label]] = _BEFORE
         called = np.flatnonzero(call >= 0)
         phase[called] = np.maximum(operators.phase[call[called]], 0)
         # A fused kernel stands for itself where what called it is a range around many of them.

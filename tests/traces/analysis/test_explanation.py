@@ -163,3 +163,24 @@ def test_an_unknown_device_is_said_and_can_be_told(tmp_path: Path) -> None:
     told = explain_trace(trace, accelerator=Catalog.default().get("MI300X"))
     assert told.accelerator is not None and told.accelerator.name == "MI300X"
     assert not any("--accelerator" in note for note in told.notes)
+
+
+def test_steps_of_a_trace_without_launches_hold_what_ran_in_them(tmp_path: Path) -> None:
+    events = [e for e in made.training_events() if e["cat"] not in ("cuda_runtime", "cuda_driver")]
+    found = explain_trace(_trace(tmp_path, events))
+    assert (found.steps.found, len(found.steps.windows)) == ("marked", 2)
+    # Product, its gradient, all-reduce and copy of each step; the first two are nobody's.
+    assert found.steps.of_kernel.tolist() == [0] * 4 + [1] * 4
+    assert found.device_time_s == pytest.approx(2 * (10 + 20 + 25 + 5) * 1e-6)
+    assert found.joined_share == pytest.approx(30 / 60)
+
+
+def test_operators_tell_when_their_kernels_were_launched(tmp_path: Path) -> None:
+    late = made.kernel("add", 1, 1150.0, 5.0)
+    late["args"]["External id"] = 5
+    events = [
+        made.step_mark(1, 1000.0, 100.0), made.step_mark(2, 1100.0, 100.0),
+        made.call("aten::add", 1010.0, 5.0, External_id=5), late,
+    ]  # fmt: skip
+    # It ran in the second step for a call of the first.
+    assert find_steps(_trace(tmp_path, events)).of_kernel.tolist() == [0]
