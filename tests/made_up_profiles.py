@@ -269,6 +269,72 @@ def nsys_database(path: Path, *statements: str) -> Path:
     return path
 
 
+KERNEL_PRINT = """\
+ Time (%)  Total Time (ns)  Instances  Avg (ns)  Name
+ --------  ---------------  ---------  --------  ----
+    100.0            4,000          4   1,000.0  gemm
+"""
+
+
+def rocprof_json() -> str:
+    """Return results.json of rocprof: a call on the host, two kernels and a copy."""
+    names = {1: "1 COPY", 2: "0 CPU HIP API", 6: "2 GPU0", 7: "3 GPU1"}
+    events: list[dict[str, Any]] = [{}]
+    for process, name in names.items():
+        events.append({"args": {"name": name}, "ph": "M", "pid": process, "name": "process_name"})
+    for process, name, begin_ns, end_ns in (
+        (2, "hipLaunchKernel", 100_000, 105_000), (6, "axpy(float*)", 110_000, 120_500),
+        (7, "axpy(float*)", 111_000, 121_000), (1, "CopyHostToDevice", 130_000, 140_000),
+    ):  # fmt: skip
+        times = {"BeginNs": str(begin_ns), "EndNs": str(end_ns), "stream-id": "1"}
+        events.append(
+            {"ph": "X", "pid": str(process), "tid": "0", "name": name,
+             "ts": str(begin_ns // 1000), "dur": str((end_ns - begin_ns) // 1000), "args": times}
+        )  # fmt: skip
+    return json.dumps({"traceEvents": events, "otherData": {"HSA-Agent": "gfx90a"}})
+
+
+def rocpd_database(path: Path, *statements: str) -> Path:
+    """Write a database of rocprofv3: a kernel launched by a call, and a copy; return it.
+
+    Times in ns: launch 2000..2400, kernel 5000..8000, copy 8500..9100.
+    """
+    connection = sqlite3.connect(path)
+    connection.executescript(
+        """
+        CREATE TABLE rocpd_string_a1 (id INTEGER PRIMARY KEY, guid TEXT, string TEXT);
+        INSERT INTO rocpd_string_a1 VALUES (1, 'a1', 'hipLaunchKernel'),
+            (2, 'a1', 'MEMORY_COPY_HOST_TO_DEVICE'), (3, 'a1', 'hipGraphLaunch');
+        CREATE TABLE rocpd_info_agent_a1 (id INTEGER PRIMARY KEY, type TEXT, absolute_index INTEGER,
+            type_index INTEGER, name TEXT, product_name TEXT, extdata JSONB);
+        INSERT INTO rocpd_info_agent_a1 VALUES (1, 'CPU', 0, 0, 'EPYC', 'AMD EPYC', '{}'),
+            (2, 'GPU', 1, 0, 'gfx942', 'AMD Instinct MI300X', '{"cu_count": 304}');
+        CREATE TABLE rocpd_info_kernel_symbol_a1 (id INTEGER PRIMARY KEY, kernel_name TEXT,
+            display_name TEXT);
+        INSERT INTO rocpd_info_kernel_symbol_a1 VALUES (5, '_Z4axpyPf.kd', 'axpy(float*)');
+        CREATE TABLE rocpd_event_a1 (id INTEGER PRIMARY KEY, category_id INTEGER,
+            stack_id INTEGER, parent_stack_id INTEGER, correlation_id INTEGER);
+        INSERT INTO rocpd_event_a1 VALUES (1, 1, 40, NULL, 0), (2, 2, 40, NULL, 0),
+            (3, 3, 41, NULL, 0);
+        CREATE TABLE rocpd_region_a1 (id INTEGER PRIMARY KEY, tid INTEGER, start BIGINT,
+            "end" BIGINT, name_id INTEGER, event_id INTEGER);
+        INSERT INTO rocpd_region_a1 VALUES (1, 1, 2000, 2400, 1, 1);
+        CREATE TABLE rocpd_kernel_dispatch_a1 (id INTEGER PRIMARY KEY, agent_id INTEGER,
+            kernel_id INTEGER, queue_id INTEGER, stream_id INTEGER, start BIGINT, "end" BIGINT,
+            event_id INTEGER);
+        INSERT INTO rocpd_kernel_dispatch_a1 VALUES (1, 2, 5, 1, 3, 5000, 8000, 2);
+        CREATE TABLE rocpd_memory_copy_a1 (id INTEGER PRIMARY KEY, start BIGINT, "end" BIGINT,
+            name_id INTEGER, dst_agent_id INTEGER, src_agent_id INTEGER, size INTEGER,
+            queue_id INTEGER, stream_id INTEGER, event_id INTEGER);
+        INSERT INTO rocpd_memory_copy_a1 VALUES (1, 8500, 9100, 2, 2, 1, 4096, NULL, 3, 3);
+        """
+    )
+    for statement in statements:
+        connection.executescript(statement)
+    connection.close()
+    return path
+
+
 def small_files(folder: Path) -> dict[str, bytes]:
     """Return a small sound file of each format by the format's name."""
     database = nsys_database(folder / "small.sqlite")
@@ -281,6 +347,7 @@ def small_files(folder: Path) -> dict[str, bytes]:
     texts = {
         "onnxruntime": json.dumps(ORT_PROFILE),
         "rocprofv3-json": json.dumps(rocprofv3_json()),
+        "rocprof-json": rocprof_json(),
         "pytorch-execution-trace": json.dumps(execution_trace()),
         "trtexec": json.dumps(profile),
         "nsys-stats": GPU_TRACE,
@@ -292,11 +359,13 @@ def small_files(folder: Path) -> dict[str, bytes]:
         "trtexec, layers": json.dumps(layers),
         "nsys-stats, sums": KERNEL_SUMS,
         "rocprof, v1": ROCPROF_V1,
+        "nsys-text": KERNEL_PRINT,
     }
     return {
         **{name: text.encode() for name, text in texts.items()},
         "chakra": chakra_et(),
         "xplane": xplane(),
+        "rocpd": rocpd_database(folder / "small.db").read_bytes(),
         "tar": archive({"trace.json": json.dumps(execution_trace()).encode(), "kernel.py": b""}),
         "nsys-sqlite": database.read_bytes(),
     }

@@ -75,3 +75,28 @@ except MissingExtraError as error:
         cwd=ROOT, capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
     assert told.stdout == "train\n"
+
+
+def test_who_profiles_and_trains_needs_nothing_of_the_service() -> None:
+    program = """
+import sys
+
+for name in ("alembic", "fastapi", "pydantic", "sqlalchemy", "threadpoolctl", "uvicorn"):
+    sys.modules[name] = None
+import perfmodel.importers.registry
+import perfmodel.profilers.worker
+import perfmodel.training.adapt
+import perfmodel.training.probes.probe_run
+import perfmodel.training.train
+from perfmodel.errors import MissingExtraError
+
+try:
+    import perfmodel.campaigns.work
+except MissingExtraError as error:
+    print(error.extra)
+"""
+    told = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert told.stdout == "serve\n"

@@ -180,6 +180,15 @@ def device_option(command: CommandT) -> CommandT:
     )(command)
 
 
+def retry_options(command: CommandT) -> CommandT:
+    """Add ``--retry-failed`` and ``--retry-noisy``: what of earlier runs is measured again."""
+    options = (
+        click.option("--retry-failed", is_flag=True, help="Measure again what failed before."),
+        click.option("--retry-noisy", is_flag=True, help="Measure again what was disturbed."),
+    )
+    return with_options(command, options)
+
+
 def job_options(command: CommandT) -> CommandT:
     """Add the settings of a job; unset ones stay None and get the defaults of a job."""
     return with_options(command, _JOB_OPTIONS)

@@ -119,7 +119,7 @@ def abilities(gpus: Sequence[DetectedGpu], *, torch: str | None) -> tuple[Abilit
             reason=f"torch {torch}" if torch else need_train,
         ),
         Ability(
-            what="ONNX files on the CPU",
+            what="models in ONNX Runtime on the CPU",
             possible=runtime is not None,
             reason=f"onnxruntime {runtime}"
             if runtime

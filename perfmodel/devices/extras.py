@@ -13,7 +13,7 @@ EXTRAS = {
     "serve": "answer over HTTP",
     "train": "capture named and PyTorch models, profile, train predictors",
     "diffusers": "make models of diffusers in a file of your own",
-    "onnx": "capture and profile ONNX files",
+    "onnx": "capture ONNX files, profile models in ONNX Runtime",
     "openvino": "profile in OpenVINO on CPUs",
     "nvidia": "identify NVIDIA GPUs, read their power and clocks",
     "energy": "measure energy",

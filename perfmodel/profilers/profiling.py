@@ -7,7 +7,7 @@ several workers share are campaigns (:mod:`perfmodel.campaigns`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -29,7 +29,7 @@ class ResultStore(Protocol):
     def append_failure(self, key: str, *, accelerator: str, failure: Mapping[str, Any]) -> None:
         """Store that a job could not be measured."""
 
-    def finished_keys(self, accelerator: str) -> set[str]:
+    def finished_keys(self, accelerator: str, *, noisy: bool = True) -> set[str]:
         """Return the job keys of all measurements on an accelerator."""
 
     def failures(self, accelerator: str) -> Mapping[str, Any]:
@@ -55,6 +55,8 @@ class ProfileEvent:
         The job is number ``position`` (from 1) of ``total``.
     remaining_s : float or None
         Estimate from the mean of the jobs measured so far; None before the first.
+    failed_before : str
+        Why a job that is skipped failed in an earlier run; empty where it was measured.
     """
 
     kind: EventKind
@@ -64,6 +66,7 @@ class ProfileEvent:
     elapsed_s: float
     remaining_s: float | None = None
     outcome: Success | Failure | None = None
+    failed_before: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,6 +96,7 @@ def profile_jobs(
     settings: MeasureSettings,
     on_event: Callable[[ProfileEvent], None] | None = None,
     retry_failed: bool = False,
+    retry_noisy: bool = False,
     measure: Measure = measure_in_fresh_process,
 ) -> ProfileReport:
     """Measure every job that the store does not hold yet.
@@ -111,9 +115,13 @@ def profile_jobs(
         ``compact`` at the end.
     retry_failed : bool
         Measure jobs again that failed in an earlier run.
+    retry_noisy : bool
+        Measure jobs again that were never measured undisturbed; of a job the newest record counts.
     """
     begin_s = time.monotonic()
-    open_jobs, skipped = _split(jobs, store, device, settings, retry_failed)
+    done_before = store.finished_keys(device.name, noisy=not retry_noisy)
+    failures = {} if retry_failed else store.failures(device.name)
+    open_jobs, skipped = _split(jobs, device, settings, done_before, failures)
     tell = on_event or (lambda event: None)
 
     def event(kind: EventKind, job: Job, position: int, **more: Any) -> None:
@@ -124,8 +132,8 @@ def profile_jobs(
             )
         )
 
-    for position, job in enumerate(skipped, start=1):
-        event(EventKind.SKIPPED, job, position)
+    for position, (job, why) in enumerate(skipped, start=1):
+        event(EventKind.SKIPPED, job, position, failed_before=why)
     failed = 0
     for done, (key, job) in enumerate(open_jobs.items()):
         position = len(skipped) + done + 1
@@ -147,16 +155,14 @@ def profile_jobs(
 
 def _split(
     jobs: Sequence[Job],
-    store: ResultStore,
     device: AcceleratorSpec,
     settings: MeasureSettings,
-    retry_failed: bool,
-) -> tuple[dict[str, Job], list[Job]]:
-    done = store.finished_keys(device.name)
-    if not retry_failed:
-        done |= set(store.failures(device.name))
+    done: Collection[str],
+    failures: Mapping[str, Any],
+) -> tuple[dict[str, Job], list[tuple[Job, str]]]:
+    """Return the jobs to measure by their keys, and the others with why they failed before."""
     open_jobs: dict[str, Job] = {}
-    skipped: list[Job] = []
+    skipped: list[tuple[Job, str]] = []
     for job in jobs:
         key = workload_key(
             stated_fields(job),
@@ -164,8 +170,9 @@ def _split(
             threads=settings.threads,
             execution=settings.execution,
         )
-        if key in done or key in open_jobs:
-            skipped.append(job)
+        if key in done or key in failures or key in open_jobs:
+            why = "" if key in done else str(failures.get(key, {}).get("reason", ""))
+            skipped.append((job, why))
         else:
             open_jobs[key] = job
     return open_jobs, skipped

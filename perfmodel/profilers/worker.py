@@ -129,7 +129,8 @@ def machine_lock(
     on_wait : callable, optional
         Called where somebody else holds it, before waiting.
     """
-    with (path or device_lock_path("cpu")).open("a") as file:
+    file = _opened(path or device_lock_path("cpu"))
+    try:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -137,6 +138,19 @@ def machine_lock(
                 on_wait()
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(file)
+
+
+def _opened(path: Path) -> int:
+    """Open a lock file, which another user of the machine may have made: reading is enough."""
+    try:
+        return os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        file = os.open(path, os.O_RDONLY | os.O_CREAT, 0o644)
+    with contextlib.suppress(PermissionError):  # somebody else was quicker
+        os.fchmod(file, 0o644)
+    return file
 
 
 def device_lock_path(device: str) -> Path:

@@ -203,6 +203,22 @@ class TraceBuilder:
             )
 
 
+def duration_ns(file: str, name: str, start_ns: int, end_ns: int) -> int:
+    """Return the time between two timestamps.
+
+    Raises
+    ------
+    InvalidTraceError
+        The end lies before the start.
+    """
+    if end_ns < start_ns:
+        raise InvalidTraceError(
+            f"{file}: {name[:200]!r} ends {start_ns - end_ns} ns before it starts. The clock "
+            "jumped while the trace was taken, or the file is damaged: take it again."
+        )
+    return end_ns - start_ns
+
+
 def check_times(name: str, start_ns: int, duration_ns: int) -> None:
     """Refuse a time that cannot be: negative (but for -1, untold) or beyond 146 years.
 

@@ -7,19 +7,30 @@ from functools import lru_cache
 
 from perfmodel.traces.trace import KernelKind
 
-#: NCCL and RCCL (both prefix their kernels "nccl"), MSCCL(++), oneCCL, and the all-reduces that
-#: vLLM, SGLang and AITER bring themselves.
+#: NCCL and RCCL (both prefix their kernels "nccl"), MSCCL(++), oneCCL, NVSHMEM, DeepEP, PyTorch's
+#: symmetric memory, and the all-reduces that vLLM, SGLang, TensorRT-LLM and AITER bring themselves.
 _COLLECTIVE = re.compile(
     r"\b(?:nccl|rccl|msccl|mscclpp|oneccl)\w*kernel|\bnccl(?:Dev|Sym)|ccl_?kernel"
-    r"|cross_device_reduce|(?:one|two)_?shot_?all_?reduce|allreduce_prototype|quick_?reduce",
+    r"|cross_device_reduce|(?:one|two)_?shot_?all_?reduce|allreduce_prototype|quick_?reduce"
+    r"|\bmultimem_(?:all|one|reduce)|\ballreduce_fusion|\bnvshmem|\bdeep_ep::",
     re.IGNORECASE,
 )
-#: The HIP runtime copies and fills with kernels of its own. Nsight says "[CUDA memcpy HtoD]",
-#: rocprofv3 "MEMORY_COPY_HOST_TO_DEVICE".
-_COPY = re.compile(r"^(?:__amd_rocclr_copy|(?:\[CUDA )?memcpy|MEMORY_COPY)", re.IGNORECASE)
-_MEMSET = re.compile(r"^(?:__amd_rocclr_fill|(?:\[CUDA )?memset)", re.IGNORECASE)
-#: Fused kernels of TorchInductor: kind, then the operators that it fused, then a number.
-_TRITON = re.compile(r"^triton_(?:poi|red|per|tem|mm|for|cat|unk)_fused_(?P<ops>\w*?)_?\d+\w{0,8}$")
+#: The HIP runtime copies and fills with kernels of its own. Nsight says "[CUDA memcpy HtoD]" and
+#: "CUDA_MEMCPY_KIND_HTOD", rocprof "CopyHostToDevice" and rocprofv3 "MEMORY_COPY_HOST_TO_DEVICE".
+_COPY = re.compile(
+    r"^(?:__amd_rocclr_copy|(?:\[CUDA |CUDA_|hip)?memcpy|MEMORY_COPY"
+    r"|Copy(?:Host|Device)To(?:Host|Device)$)",
+    re.IGNORECASE,
+)
+_MEMSET = re.compile(r"^(?:__amd_rocclr_fill|(?:\[CUDA |CUDA_|hip)?memset)", re.IGNORECASE)
+#: Characters of a name of TorchInductor, which lists ten operators at most.
+_LONGEST = 1_000
+#: Fused kernels of TorchInductor: kind, then the operators that it fused, then a number; Triton 2
+#: adds which arguments it specialised. PyTorch 2.0 named all alike: ``triton__0d1d2de``.
+_TRITON = re.compile(
+    r"^triton_(?:(?:poi|red|per|tem|mm|for|cat|unk|mix|spl)_fused_(?P<ops>\w*?)_?\d+"
+    r"(?:_(?:\d++(?:de|d|c|e)*+)++)?(?:_?[a-z]\w{0,7})?|(?:_(?:\d++(?:de|d|c|e)*+)++)?)(?:\.kd)?$"
+)
 
 
 @lru_cache(maxsize=65_536)
@@ -56,8 +67,10 @@ def fused_operators(name: str) -> str | None:
     --------
     >>> fused_operators("triton_red_fused_add_mean_mul_pow_rsqrt_0")
     'add_mean_mul_pow_rsqrt'
+    >>> fused_operators("triton_per_fused__softmax_3_0d1d2d3de4de5de")
+    '_softmax'
     >>> fused_operators("ampere_sgemm_128x64_nn") is None
     True
     """
-    found = _TRITON.match(name)
-    return None if found is None else found["ops"]
+    found = _TRITON.match(name) if len(name) < _LONGEST else None
+    return None if found is None else found["ops"] or ""

@@ -116,7 +116,7 @@ def usable_probes(store: ProfileStore, device: str | None = None) -> Corpus:
     raise TrainingError(
         f"No usable measurement in {store.folder} (left out: {dict(found.dropped)}). "
         + (
-            "Measure them again while nothing else uses the device."
+            "Measure them again while nothing else uses the device: --retry-noisy."
             if TOO_NOISY in found.dropped
             else "Profile a few workloads first; perfmodel probe-plan names those worth most."
         )

@@ -4,11 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from waiting import PATIENCE_S
 
 from perfmodel.devices.spec import AcceleratorSpec
@@ -104,8 +107,11 @@ def test_a_failing_model_is_recorded_and_the_campaign_goes_on(tmp_path: Path) ->
         EventKind.STARTED, EventKind.FAILED, EventKind.STARTED, EventKind.FINISHED,
     ]  # fmt: skip
     assert "nosuch" in next(iter(store.failures(DEVICE.name).values()))["reason"]
-    again = profile_jobs(jobs, **arguments)  # type: ignore[arg-type]
+    events.clear()
+    again = profile_jobs(jobs, on_event=events.append, **arguments)  # type: ignore[arg-type]
     assert (again.finished, again.failed, again.skipped) == (0, 0, 2)
+    assert ["nosuch" in event.failed_before for event in events] == [True, False]
+    assert events[1].failed_before == ""
     retried = profile_jobs(jobs, retry_failed=True, **arguments)  # type: ignore[arg-type]
     assert (retried.finished, retried.failed, retried.skipped) == (0, 1, 1)
 
@@ -117,6 +123,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 sys.path.insert(0, {tests!r})
 from perfmodel.profilers.profiling import EventKind, profile_jobs
 from perfmodel.store.profiles import ProfileStore
@@ -182,3 +189,20 @@ def test_two_campaigns_take_turns(tmp_path: Path) -> None:
         turns.append("own")
     thread.join(PATIENCE_S)
     assert turns == ["own", "other"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_lock_that_another_user_made_is_held_as_well() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        lock = Path(folder) / "machine.lock"
+        with machine_lock(lock):
+            assert lock.stat().st_mode & 0o777 == 0o644
+        child = os.fork()
+        if child == 0:
+            with suppress(BaseException):
+                os.setuid(65_534)
+                with machine_lock(lock):
+                    os._exit(0)
+            os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0

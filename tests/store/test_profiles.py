@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -95,6 +96,18 @@ def test_everything_comes_back_as_it_went_in(store: ProfileStore, compacted: boo
         assert to_json(store.graph(graph_of(width).content_hash)) == to_json(graph_of(width))
     assert len(dict(store.graphs())) == 3
     assert store.finished_keys(DEVICE) == {key_of(one.step) for one in measurements}
+
+
+def test_what_was_disturbed_counts_as_open_until_it_is_measured_in_quiet(
+    store: ProfileStore,
+) -> None:
+    first, second = fill(store, range(1, 3))
+    assert first.step.noisy and second.step.noisy
+    assert store.finished_keys(DEVICE, noisy=False) == set()
+    quiet = replace(first, step=replace(first.step, noisy=False))
+    store.append(quiet, graph_of(1))
+    assert store.finished_keys(DEVICE, noisy=False) == {key_of(first.step)}
+    assert len(store.finished_keys(DEVICE)) == 2
 
 
 def test_compaction_is_idempotent_and_adds_to_what_is_there(store: ProfileStore) -> None:

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfmodel.cli.failures import EXIT_FAILED
-from perfmodel.cli.options import FOLDER, device_option, models_option, output_options
+from perfmodel.cli.options import (
+    FOLDER,
+    device_option,
+    models_option,
+    output_options,
+    retry_options,
+)
 from perfmodel.cli.output import duration, percent, print_json, tell
 from perfmodel.errors import PerfModelError
 
@@ -39,6 +45,7 @@ if TYPE_CHECKING:
     "--out", type=FOLDER, default=Path("profiles"), show_default=True,
     help="Folder of the records.",
 )  # fmt: skip
+@retry_options
 @click.option("--service", metavar="URL", help="Service that is to answer for the device.")
 @click.option("--key", envvar="PERFMODEL_KEY", help="Key of the service. [default: PERFMODEL_KEY]")
 @models_option
@@ -49,6 +56,8 @@ def command(
     count: int,
     jobs: Path | None,
     out: Path,
+    retry_failed: bool,
+    retry_noisy: bool,
     service: str | None,
     key: str | None,
     models: Path,
@@ -70,7 +79,7 @@ def command(
     plan = _plan(found.accelerator, count, jobs, models)
     said: dict[str, Any] = {
         "accelerator": found.accelerator.name,
-        "measured": _measure(plan, found, device, out, minutes),
+        "measured": _measure(plan, found, device, out, minutes, retry_failed, retry_noisy),
     }
     store = ProfileStore(out)
     store.compact()
@@ -104,7 +113,13 @@ def _plan(spec: AcceleratorSpec, count: int, jobs: Path | None, models: Path) ->
 
 
 def _measure(
-    plan: tuple[Probe, ...], found: DescribedDevice, device: str, out: Path, minutes: float
+    plan: tuple[Probe, ...],
+    found: DescribedDevice,
+    device: str,
+    out: Path,
+    minutes: float,
+    retry_failed: bool,
+    retry_noisy: bool,
 ) -> dict[str, Any]:
     from perfmodel.cli.learning.profile import show_event
     from perfmodel.devices.cpu_facts import read_cpu_facts
@@ -119,6 +134,8 @@ def _measure(
         settings=MeasureSettings(threads=read_cpu_facts().core_count, device=device),
         budget_s=60.0 * minutes,
         on_event=show_event,
+        retry_failed=retry_failed,
+        retry_noisy=retry_noisy,
     )
     tell(
         f"Measured {probed.finished}, held before {probed.skipped}, failed {probed.failed}, no "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfmodel.cli.failures import EXIT_FAILED, EXIT_SOME_FAILED
-from perfmodel.cli.options import FOLDER, device_option, job_options, output_options
+from perfmodel.cli.options import FOLDER, device_option, job_options, output_options, retry_options
 from perfmodel.cli.output import duration, percent, print_json, tell
 from perfmodel.cli.subjects import jobs_of
 
@@ -43,7 +43,7 @@ _PROVIDERS = ("cpu", "openvino", "cuda", "tensorrt", "migraphx", "directml")
     "--device-graphs", is_flag=True,
     help="Launch each step as one graph of the device (CUDA graphs).",
 )  # fmt: skip
-@click.option("--retry-failed", is_flag=True, help="Measure again what failed before.")
+@retry_options
 @job_options
 @output_options
 def command(
@@ -55,6 +55,7 @@ def command(
     provider: str,
     device_graphs: bool,
     retry_failed: bool,
+    retry_noisy: bool,
     as_json: bool,
     **settings: Any,
 ) -> None:
@@ -90,6 +91,7 @@ def command(
         ),
         on_event=show_event,
         retry_failed=retry_failed,
+        retry_noisy=retry_noisy,
     )
     store.compact()
     finish(found, found.skipped, out, as_json=as_json)
@@ -130,6 +132,8 @@ def show_event(event: ProfileEvent) -> None:
             said = f"{duration(step.step_time_s)}, spread {percent(step.spread)}{noisy}"
         case Failure(kind=kind, reason=reason):
             said = f"{kind}: {reason}"
+        case _ if event.failed_before:
+            said = f"failed before ({event.failed_before}); --retry-failed measures it again"
         case _:
             said = "measured before"
     click.echo(f"{place} {what}: {said}{left}", err=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from perfmodel.devices.drivers.device_facts import DeviceFacts
+from perfmodel.devices.drivers.device_facts import DeviceFacts, pci_address
+
+_ADDRESS = re.compile(r"([0-9a-fA-F]+):([0-9a-fA-F]+):([0-9a-fA-F]+)\.[0-9a-fA-F]+")
 
 
 def amd_smi_facts(amdsmi: Any) -> tuple[DeviceFacts, ...]:
@@ -28,6 +31,8 @@ def amd_smi_facts(amdsmi: Any) -> tuple[DeviceFacts, ...]:
     try:
         handles = amdsmi.amdsmi_get_processor_handles()
         return tuple(_facts(amdsmi, handle, index) for index, handle in enumerate(handles))
+    except amdsmi.AmdSmiException as error:
+        raise OSError(f"AMD SMI does not list GPUs: {error}") from error
     finally:
         amdsmi.amdsmi_shut_down()
 
@@ -48,6 +53,7 @@ def _facts(amdsmi: Any, handle: Any, index: int) -> DeviceFacts:
         power_limit_w=_watts(power, "power_cap"),
         default_power_limit_w=_watts(power, "default_power_cap"),
         pci_id=_pci_id(asic),
+        pci_address=_address(_asked(amdsmi, lambda: amdsmi.amdsmi_get_gpu_device_bdf(handle))),
         uuid=_asked(amdsmi, lambda: amdsmi.amdsmi_get_gpu_device_uuid(handle)) or None,
         architecture=_text(asic, "target_graphics_version"),
         core_count=None if (units := _number(asic, "num_compute_units")) is None else int(units),
@@ -65,6 +71,12 @@ def _pci_id(asic: Mapping[str, Any]) -> str | None:
     if vendor is None or device is None:
         return None
     return f"{_hexadecimal(vendor)}:{_hexadecimal(device)}"
+
+
+def _address(told: Any) -> str | None:
+    """Return the address out of ``0000:43:00.0``."""
+    found = _ADDRESS.fullmatch(told) if isinstance(told, str) else None
+    return pci_address(*(int(part, 16) for part in found.groups())) if found else None
 
 
 def _hexadecimal(text: str) -> str:

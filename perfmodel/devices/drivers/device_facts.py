@@ -32,6 +32,8 @@ class DeviceFacts:
         ``"1g.10gb"`` where the device is a slice; None for a whole one.
     pci_id : str or None
         Vendor, device and subsystem, hexadecimal: ``"10de:20b2:10de:1463"``.
+    pci_address : str or None
+        Where the board is plugged in, domain, bus and device: ``"0000:43:00"``.
     architecture : str or None
         ``"sm_80"``, ``"gfx942"``: what kernels are compiled for.
     core_count : int or None
@@ -49,6 +51,7 @@ class DeviceFacts:
     default_power_limit_w: float | None = None
     mig_profile: str | None = None
     pci_id: str | None = None
+    pci_address: str | None = None
     uuid: str | None = None
     architecture: str | None = None
     core_count: int | None = None
@@ -60,6 +63,17 @@ class DeviceFacts:
         """Return the facts as plain JSON types; what is unknown is left out."""
         plain = {key: value for key, value in asdict(self).items() if value is not None}
         return {**plain, "found_by": list(self.found_by)}
+
+
+def pci_address(domain: int, bus: int, device: int) -> str:
+    """Return an address as all drivers of a device would write it.
+
+    Examples
+    --------
+    >>> pci_address(0, 0x43, 0)
+    '0000:43:00'
+    """
+    return f"{domain:04x}:{bus:02x}:{device:02x}"
 
 
 def device_facts_from_dict(plain: Mapping[str, Any]) -> DeviceFacts:

@@ -34,7 +34,8 @@ def driver_facts(told: DeviceFacts) -> tuple[DeviceFacts | None, str | None]:
             import amdsmi
 
             return same_device(told, amd_smi_facts(amdsmi)), None
-    except ImportError:
+    except (ImportError, KeyError):
+        # AMD's module fails in its own ways where its library is not installed.
         return (
             None,
             "amdsmi is not installed: it comes with ROCm (pip install /opt/rocm/share/amd_smi).",
@@ -47,14 +48,19 @@ def driver_facts(told: DeviceFacts) -> tuple[DeviceFacts | None, str | None]:
 def same_device(told: DeviceFacts, found: Sequence[DeviceFacts]) -> DeviceFacts | None:
     """Return which of a driver's devices is the one that PyTorch shows.
 
-    The UUID tells; without one, the position among devices of the same memory does, which a
-    variable such as ``CUDA_VISIBLE_DEVICES`` can move, so a lone candidate is preferred.
+    The UUID tells, then the address on the PCI bus: HIP gives UUIDs of its own, and counts devices
+    in another order than AMD SMI. Without either, the position among devices of the same memory
+    does, which a variable such as ``CUDA_VISIBLE_DEVICES`` can move, so a lone candidate is
+    preferred.
     """
     if told.uuid:
         wanted = _bare(told.uuid)
         for one in found:
             if one.uuid and _bare(one.uuid) == wanted:
                 return one
+    plugged = [one for one in found if told.pci_address and one.pci_address == told.pci_address]
+    if len(plugged) == 1:
+        return plugged[0]
     alike = [one for one in found if _alike(told, one)]
     if len(alike) == 1:
         return alike[0]

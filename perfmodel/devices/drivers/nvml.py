@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from perfmodel.devices.aliases import mig_profile
-from perfmodel.devices.drivers.device_facts import DeviceFacts
+from perfmodel.devices.drivers.device_facts import DeviceFacts, pci_address
 from perfmodel.errors import MissingExtraError
 
 
@@ -100,6 +100,7 @@ def _facts(nvml: Any, whole: Any, handle: Any, index: int, driver: str) -> Devic
         default_power_limit_w=None if usual_mw is None else usual_mw / 1e3,
         mig_profile=(sliced[1] or "unknown") if sliced else None,
         pci_id=_pci_id(pci),
+        pci_address=pci_address(int(pci.domain), int(pci.bus), int(pci.device)),
         uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
         architecture=None if compute is None else f"sm_{compute[0]}{compute[1]}",
         clock_hz=None if clock_mhz is None else clock_mhz * 1e6,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perfmodel.devices.aliases import mig_profile
-from perfmodel.devices.drivers.device_facts import DeviceBackend, DeviceFacts
+from perfmodel.devices.drivers.device_facts import DeviceBackend, DeviceFacts, pci_address
 
 
 def torch_facts(torch: Any, index: int) -> DeviceFacts:
@@ -29,6 +29,7 @@ def torch_facts(torch: Any, index: int) -> DeviceFacts:
         memory_bytes=_number(told, "total_memory"),
         driver=_text(told, "driver_version"),
         mig_profile=sliced[1] or None if sliced else None,
+        pci_address=_address(told),
         uuid=None if uuid is None else str(uuid),
         architecture=_architecture(told),
         core_count=_count(told),
@@ -53,6 +54,13 @@ def _architecture(told: Any) -> str | None:
         return str(amd).split(":", 1)[0]
     major = getattr(told, "major", None)
     return None if major is None else f"sm_{major}{told.minor}"
+
+
+def _address(told: Any) -> str | None:
+    parts: list[Any] = [
+        getattr(told, f"pci_{part}_id", None) for part in ("domain", "bus", "device")
+    ]
+    return pci_address(*parts) if all(isinstance(part, int) for part in parts) else None
 
 
 def _count(told: Any) -> int | None:

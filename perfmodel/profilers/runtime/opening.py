@@ -79,15 +79,26 @@ def _accelerator(index: int) -> DeviceRuntime:
     if problem is not None:
         _log.warning("%s Power, clocks and limits of %s stay unknown.", problem, told.name)
     facts = told if driver is None else merge_facts(driver, told)
-    return AcceleratorRuntime(index=index, driver=driver, telemetry=telemetry_of(facts))
+    return AcceleratorRuntime(
+        index=index, driver=driver, telemetry=telemetry_of(facts, visible_index=index)
+    )
 
 
-def telemetry_of(facts: DeviceFacts) -> Telemetry:
+def telemetry_of(facts: DeviceFacts, *, visible_index: int | None = None) -> Telemetry:
     """Return what watches a device: its driver's counters, energy through zeus where it is there.
 
     Nothing that is missing stops a measurement: its fields stay unknown.
+
+    Parameters
+    ----------
+    facts : DeviceFacts
+        Its index is that of the driver, which knows of every device.
+    visible_index : int or None
+        Position among those that this process sees, as PyTorch and zeus count them; None: as the
+        driver does.
     """
-    counters, energy = _counters(facts), _zeus_energy(facts)
+    index = facts.index if visible_index is None else visible_index
+    counters, energy = _counters(facts), _zeus_energy(facts, index)
     if energy is None and isinstance(counters, EnergyCounter):
         energy = counters
     if counters is None and energy is None:
@@ -110,8 +121,11 @@ def _counters(facts: DeviceFacts) -> DeviceCounters | None:
     return None
 
 
-def _zeus_energy(facts: DeviceFacts) -> EnergyCounter | None:
-    """Return zeus's counter; zeus says in errors of its own what a machine does not have."""
+def _zeus_energy(facts: DeviceFacts, index: int) -> EnergyCounter | None:
+    """Return zeus's counter; zeus says in errors of its own what a machine does not have.
+
+    It knows neither GPUs that are made visible by their UUID, nor that CUDA puts the fastest first.
+    """
     zeus = _imported("zeus.device")
     if zeus is None or facts.mig_profile is not None:
         return None
@@ -121,8 +135,10 @@ def _zeus_energy(facts: DeviceFacts) -> EnergyCounter | None:
         if facts.backend == "cpu":
             return ZeusCpuEnergy(zeus.get_cpus())
         if facts.backend in ("cuda", "rocm"):
-            return ZeusEnergy(zeus.get_gpus(), facts.index)
-    except (ZeusBaseCPUError, ZeusBaseGPUError, OSError):
+            gpus = zeus.get_gpus()
+            same = gpus.get_name(index) == facts.name or facts.backend == "rocm"
+            return ZeusEnergy(gpus, index) if same else None
+    except (ZeusBaseCPUError, ZeusBaseGPUError, OSError, IndexError, ValueError):
         return None
     return None
 

@@ -177,7 +177,7 @@ _CPU = "CPUExecutionProvider"
 def _provider_shares(runs: Iterable[Iterable[NodeRun]]) -> dict[str, float]:
     spent: dict[str, float] = {}
     for one in (one for run in runs for one in run):
-        spent[one.provider] = spent.get(one.provider, 0.0) + one.duration_ns
+        spent[one.provider] = spent.get(one.provider, 0.0) + one.own_ns
     total = sum(spent.values())
     # One provider alone is what was asked for, and needs no word.
     return {n: s / total for n, s in spent.items()} if len(spent) > 1 and total else {}
@@ -185,4 +185,4 @@ def _provider_shares(runs: Iterable[Iterable[NodeRun]]) -> dict[str, float]:
 
 def _kernels(run: Iterable[NodeRun]) -> Iterable[KernelTime]:
     for one in run:
-        yield KernelTime(name=one.node, op_type=one.operator, time_s=one.duration_ns / 1e9)
+        yield KernelTime(name=one.node, op_type=one.operator, time_s=one.own_ns / 1e9)

@@ -77,17 +77,22 @@ class ProfileStore:
         options = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
         write_whole(path, orjson.dumps(dict(failure), option=options))
 
-    def finished_keys(self, accelerator: str) -> set[str]:
+    def finished_keys(self, accelerator: str, *, noisy: bool = True) -> set[str]:
         """Return the job keys of every readable measurement on an accelerator.
 
         A damaged journal file does not count, so that its workload is measured again.
+
+        Parameters
+        ----------
+        noisy : bool
+            Whether those count that were disturbed, and never measured without.
         """
         device = self._device(accelerator)
-        keys = {key_of(one.step) for one in self._from_tables(device, _ignore, operators=False)}
+        steps = [one.step for one in self._from_tables(device, _ignore, operators=False)]
         for path in entry_paths(device / "journal"):
             with suppress(StoreError):
-                keys.add(key_of(read_entry(path).measurement.step))
-        return keys
+                steps.append(read_entry(path).measurement.step)
+        return {key_of(step) for step in steps if noisy or not step.noisy}
 
     def failures(self, accelerator: str) -> dict[str, dict[str, Any]]:
         """Return the failures on an accelerator by job key."""

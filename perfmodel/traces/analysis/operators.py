@@ -88,7 +88,7 @@ def counted_calls(trace: Trace) -> npt.NDArray[np.int32]:
     found = trace.kernels.operator.copy()
     if not len(operators):
         return found
-    priced = np.array([is_priced(name) for name in trace.names], dtype=np.bool_)
+    priced = _priced(trace)
     current = found.copy()
     waiting = np.flatnonzero(current >= 0)
     while len(waiting):
@@ -133,6 +133,11 @@ def joined_share(operators: Iterable[TracedOperator]) -> float:
     return sum(one.time_s for one in counted if one.joined) / total_s if total_s else 1.0
 
 
+def _priced(trace: Trace) -> npt.NDArray[np.bool_]:
+    """Tell of each name of a trace whether it is that of an operator which graphs price."""
+    return np.array([is_priced(name) for name in trace.names], dtype=np.bool_)
+
+
 def is_priced(name: str) -> bool:
     """Tell whether a name of a trace is that of an operator which graphs price."""
     if "::" not in name or " " in name:
@@ -161,11 +166,17 @@ def _keys(trace: Trace, rows: _Rows, call: _Rows) -> tuple[_Rows, _Rows, _Rows]:
     phase = np.full(len(rows), PHASES.index(Phase.FORWARD), dtype=np.int64)
     fused = np.array([fused_operators(name) is not None for name in trace.names], dtype=np.bool_)
     if len(operators):
-        label[(kernels.launch_start_ns[rows] < 0) & ~fused[label]] = _BEFORE
+        if (kernels.launch_start_ns >= 0).any():
+            label[(kernels.launch_start_ns[rows] < 0) & ~fused[label]] = _BEFORE
         called = np.flatnonzero(call >= 0)
+        phase[called] = np.maximum(operators.phase[call[called]], 0)
+        # A fused kernel stands for itself where what called it is a range around many of them.
+        known = fused | _priced(trace)
+        of_itself = fused[kernels.name[rows[called]]] & ~known[operators.name[call[called]]]
+        label[called[of_itself]] = kernels.name[rows[called[of_itself]]]
+        called = called[~of_itself]
         label[called] = operators.name[call[called]]
         arguments[called] = operators.arguments[call[called]]
-        phase[called] = np.maximum(operators.phase[call[called]], 0)
     for kind, code in _OF_KIND.items():
         label[kernels.kind[rows] == kind] = code
     label[kernels.graph[rows]] = _GRAPH
@@ -178,7 +189,8 @@ def _operator(trace: Trace, key: _Key, rows: _Rows, call: _Rows, forward: _Rows)
     kernels = trace.kernels
     named = key.label < 0
     name = _APART[key.label] if named else trace.names[key.label]
-    calls = 0 if named else len(np.unique(call[call >= 0]))
+    own = call[call >= 0]
+    calls = 0 if named else len(np.unique(own[trace.operators.name[own] == key.label]))
     longest = _longest(trace, rows)
     op = canonical_op(name) if calls and is_priced(name) else ""
     runs = int(kernels.calls[rows].sum())

@@ -86,7 +86,7 @@ def _marked(trace: Trace) -> Steps:
     kernels, marks = trace.kernels, trace.steps
     starts = np.array([one.start_ns for one in marks], dtype=np.int64)
     ends = starts + np.array([max(one.duration_ns, 0) for one in marks], dtype=np.int64)
-    launched = np.where(kernels.launch_start_ns >= 0, kernels.launch_start_ns, -1)
+    launched = _launched_ns(trace)
     place = np.searchsorted(starts, launched, side="right") - 1
     inside = (place >= 0) & (launched <= ends[np.maximum(place, 0)])
     of_kernel = np.where(inside, place, -1).astype(np.int32)
@@ -98,6 +98,18 @@ def _marked(trace: Trace) -> Steps:
         end = int(starts[i + 1]) if i + 1 < len(marks) else last
         windows.append(StepWindow(name=mark.name, start_ns=mark.start_ns, end_ns=end))
     return Steps(found="marked", windows=tuple(windows), of_kernel=of_kernel)
+
+
+def _launched_ns(trace: Trace) -> npt.NDArray[np.int64]:
+    """Return when each kernel was launched: by its call, else by its operator; -1 untold.
+
+    Where a trace tells that of no kernel at all, when each ran.
+    """
+    kernels = trace.kernels
+    launched = kernels.launch_start_ns.astype(np.int64)
+    called = np.flatnonzero((launched < 0) & (kernels.operator >= 0))
+    launched[called] = trace.operators.start_ns[kernels.operator[called]]
+    return launched if (launched >= 0).any() else kernels.start_ns
 
 
 def _whole(trace: Trace) -> Steps:

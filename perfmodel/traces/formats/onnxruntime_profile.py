@@ -36,8 +36,12 @@ from perfmodel.traces.traced_devices import TracedDevice
 
 NAME = "onnxruntime"
 _BEGINNING = re.compile(rb'\s*\[\s*\{\s*"cat"\s*:\s*"(?:Session|Node|Kernel|Api)"')
+#: What tells an event of a node, in whatever order another program wrote its members.
+_NODE_OF = re.compile(rb'"name"\s*:\s*"[^"]*_kernel_time"')
 _NODE_END = "_kernel_time"
 _RUN = "model_run"
+#: Operators that run graphs of their own, whose nodes are events as well.
+_AROUND = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 _LAUNCHING = frozenset(
     {"CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider",
      "ROCMExecutionProvider", "MIGraphXExecutionProvider", "DmlExecutionProvider",
@@ -59,7 +63,11 @@ _ALIKE = frozenset(
 
 def recognise(head: bytes, path: Path) -> bool:
     """Tell whether a file is a profile of ONNX Runtime."""
-    return _BEGINNING.match(head) is not None
+    if not head.lstrip().startswith(b"["):
+        return False
+    return _BEGINNING.match(head) is not None or (
+        b'"op_name"' in head and _NODE_OF.search(head) is not None
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,6 +82,8 @@ class NodeRun:
         ONNX operator, or one of ONNX Runtime's own.
     provider : str
         Execution provider that ran or launched it.
+    own_ns : int
+        Without what ran inside of it, for operators that hold graphs.
     """
 
     node: str
@@ -81,6 +91,27 @@ class NodeRun:
     provider: str
     start_ns: int
     duration_ns: int
+    own_ns: int
+
+
+class _OwnTimes:
+    """Takes from operators that hold graphs the time of the nodes inside, which end before them."""
+
+    def __init__(self) -> None:
+        self._ended: dict[int, list[tuple[int, int]]] = {}
+
+    def of(self, thread: int, operator: str, start_ns: int, duration_ns: int) -> int:
+        """Return the time of a node less that of the nodes that ended on its thread meanwhile."""
+        ended = self._ended.setdefault(thread, [])
+        inside_ns = 0
+        while operator in _AROUND and ended and ended[-1][0] >= start_ns:
+            inside_ns += ended.pop()[1]
+        ended.append((start_ns, duration_ns))
+        return max(duration_ns - inside_ns, 0)
+
+    def run_ended(self) -> None:
+        """Forget the nodes of a run."""
+        self._ended.clear()
 
 
 def read(path: Path, limits: TraceLimits = DEFAULT_LIMITS) -> Trace:
@@ -111,14 +142,16 @@ def node_runs(path: Path, limits: TraceLimits = DEFAULT_LIMITS) -> tuple[tuple[N
         It is cut or damaged.
     """
     runs: list[list[NodeRun]] = [[]]
+    own = _OwnTimes()
 
     def add(event: Mapping[str, Any]) -> None:
         # Nodes come before the event of their run.
-        found = _node_run(event)
+        found = _node_run(event, own)
         if found is not None:
             runs[-1].append(found)
         elif event.get("name") == _RUN and runs[-1]:
             runs.append([])
+            own.run_ended()
 
     _take(path, limits, add)
     return tuple(tuple(run) for run in runs if run)
@@ -142,19 +175,21 @@ def _take(path: Path, limits: TraceLimits, add: Callable[[Mapping[str, Any]], No
         )
 
 
-def _node_run(event: Mapping[str, Any]) -> NodeRun | None:
+def _node_run(event: Mapping[str, Any], own: _OwnTimes) -> NodeRun | None:
     """Return the run of a node that an event tells of, or None for another event."""
     name = str(event.get("name"))
     if event.get("cat") != "Node" or not name.endswith(_NODE_END):
         return None
     facts = event["args"]
     start_ns, duration_ns = _times(event)
+    operator = str(facts["op_name"])
     return NodeRun(
         node=name.removesuffix(_NODE_END),
-        operator=str(facts["op_name"]),
+        operator=operator,
         provider=str(facts["provider"]),
         start_ns=start_ns,
         duration_ns=duration_ns,
+        own_ns=own.of(int(event["tid"]), operator, start_ns, duration_ns),
     )
 
 
@@ -166,16 +201,18 @@ class _Rows:
         #: Row and start of the last run of each node.
         self._last_of_node: dict[str, tuple[int, int]] = {}
         self._providers: dict[str, int] = {}
+        self._own = _OwnTimes()
         self._arguments = ArgumentTable(builder)
 
     def add(self, event: Mapping[str, Any]) -> None:
-        found = _node_run(event)
+        found = _node_run(event, self._own)
         if found is not None:
             self._node(found, event)
         elif event.get("cat") == "Kernel":
             self._kernel(event, str(event.get("name")))
         elif event.get("name") == _RUN:
             start_ns, duration_ns = _times(event)
+            self._own.run_ended()
             number = len(self.builder.steps)
             self.builder.steps.append(
                 TracedStep(name=f"run {number}", start_ns=start_ns, duration_ns=duration_ns)
@@ -211,7 +248,7 @@ class _Rows:
             self.builder.add_kernel(
                 run.node,
                 start_ns=run.start_ns,
-                duration_ns=run.duration_ns,
+                duration_ns=run.own_ns,
                 device=device,
                 operator=row,
                 launch_start_ns=run.start_ns,

@@ -12,6 +12,7 @@ names of files say nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -63,6 +64,7 @@ _ALL = (
     ("kineto", "kineto.reader",
      "torch.profiler's Chrome trace (Kineto), NVIDIA and AMD; plain or gzipped."),
     ("onnxruntime", "onnxruntime_profile", "Profile of a session of ONNX Runtime (its JSON)."),
+    ("rocprof-json", "amd.rocprof_json", "results.json of rocprof --hip-trace (first generation)."),
     ("rocprofv3-json", "amd.rocprofv3_json", "rocprofv3 --kernel-trace --output-format json."),
     ("pytorch-execution-trace", "graphs.execution_trace",
      "JSON of torch.profiler.ExecutionTraceObserver: calls with shapes, mostly without times."),
@@ -70,10 +72,11 @@ _ALL = (
     ("tar", "graphs.archives", "A tar archive with one execution trace in it, packed or not."),
     ("trtexec", "nvidia.trtexec",
      "trtexec --exportProfile, --exportTimes or --exportLayerInfo, with metadata beside them."),
+    ("rocpd", "amd.rocpd", "rocprofv3's database (rocpd), what ROCm 7 writes by default."),
     ("nsys-sqlite", "nvidia.nsys_sqlite", "Nsight Systems: nsys export --type sqlite."),
     ("nsys-stats", "nvidia.nsys_reports",
      "Nsight Systems: nsys stats --format csv (cuda_gpu_trace, cuda_gpu_kern_sum and others)."),
-    ("nsys-text", "nvidia.nsys_text", "Tables that nsys prints for people (refused)."),
+    ("nsys-text", "nvidia.nsys_text", "The same reports as nsys prints them for people, one run."),
     ("xplane", "xplane", "XPlane of XLA's profiler (JAX, TensorFlow): *.xplane.pb."),
     ("rocprof", "amd.dispatches",
      "Dispatches as CSV: rocprof, rocprofv2, rocprofv3 kernel_trace, rocprofiler-compute."),
@@ -86,6 +89,35 @@ _ALL = (
 FORMATS: Mapping[str, TraceFormat] = MappingProxyType(
     {name: TraceFormat(name=name, module=module, description=text) for name, module, text in _ALL}
 )
+
+
+#: Beginnings of files, and ends of names, of what is no trace or has to be exported, and to what.
+_INSTEAD = (
+    (re.compile(rb"&&&& RUNNING TensorRT\.trtexec"), (),
+     "The log of trtexec is for people: give what --exportProfile or --exportTimes wrote."),
+    (re.compile(rb'\s*\[\s*\{\s*"name"\s*:\s*"[^"]*"\s*,\s*"dimensions"'), (),
+     "Outputs of an engine have no times: give what --exportProfile or --exportTimes wrote."),
+    (re.compile(rb'\s*[{\[][^\0]{0,4000}"(?:traceEvents|ph)"'), (),
+     "Chrome traces are read of torch.profiler and of rocprof; of JAX and TensorFlow give the "
+     "*.xplane.pb."),
+    (re.compile(rb'\s*\[\s*\{\s*"Time \(%\)"'), (),
+     "Reports of nsys stats are read with `--format csv`."),
+    (None, (".nsys-rep", ".qdrep", ".qdstrm", ".h5", ".jsonl"),
+     "Export it: `nsys export --type sqlite FILE`, or `nsys stats --format csv FILE`."),
+    (None, (".pftrace", ".perfetto-trace", ".proto", ".otf2"),
+     "Traces for Perfetto and OTF2 are not read: record with `rocprofv3 --output-format csv` (or "
+     "json, or rocpd)."),
+    (None, (".ncu-rep",), "Nsight Compute runs kernels one by one: record with Nsight Systems."),
+    (None, (".zip", ".zst", ".xz", ".bz2", ".7z"), "Unpack it first; gzip is read as it is."),
+)  # fmt: skip
+
+
+def _instead(head: bytes, path: Path) -> str:
+    """Return what to give instead of a file of no known format; nothing where that is not known."""
+    for beginning, ends, reason in _INSTEAD:
+        if (beginning and beginning.match(head)) or path.name.lower().endswith(ends or ("\0",)):
+            return f" {reason}"
+    return ""
 
 
 def read_trace(path: Path, limits: TraceLimits = DEFAULT_LIMITS) -> Trace:
@@ -101,7 +133,8 @@ def read_trace(path: Path, limits: TraceLimits = DEFAULT_LIMITS) -> Trace:
         reader = one.reader()
         if reader.recognise(head, path):
             return reader.read(path, limits)
+    instead = _instead(head, path)
     raise InvalidTraceError(
-        f"{path.name} is of no known trace format; it begins with {head[:60]!r}. "
+        f"{path.name} is of no known trace format; it begins with {head[:60]!r}.{instead} "
         "Known are:\n" + "\n".join(f"  {one.name}: {one.description}" for one in FORMATS.values())
     )

@@ -22,6 +22,8 @@ _LINES_BEFORE_HEADER = 50
 #: What a trace that holds sums alone notes.
 SUMS_NOTE = "Sums without a timeline: idle time and overlap are not known."
 _WHOLE = re.compile(r"(\d{1,19})(?:\.0+)?")
+_GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d*)?")
+_DELIMITERS = ",\t;"
 _ROUNDED = re.compile(r"\d(?:\.\d*)?[eE]\+?\d+")
 
 
@@ -83,10 +85,10 @@ def whole(file: str, column: str, text: str) -> int:
 
     Examples
     --------
-    >>> whole("t.csv", "Start", "1411551767635712")
-    1411551767635712
+    >>> whole("t.csv", "Start", "1411551767635712"), whole("t.csv", "Calls", "1,000")
+    (1411551767635712, 1000)
     """
-    found = _WHOLE.fullmatch(text.strip())
+    found = _WHOLE.fullmatch(ungrouped(text))
     if found is not None:
         return int(found[1])
     if _ROUNDED.fullmatch(text.strip()):
@@ -97,6 +99,18 @@ def whole(file: str, column: str, text: str) -> int:
     raise InvalidTraceError(
         f"{file} has {text[:60]!r} in column {column!r}; expected a whole number >= 0."
     )
+
+
+def ungrouped(text: str) -> str:
+    """Return a number without the commas that part its thousands, anything else as it is.
+
+    Examples
+    --------
+    >>> ungrouped("1,234.5"), ungrouped("1,5")
+    ('1234.5', '1,5')
+    """
+    stripped = text.strip()
+    return stripped.replace(",", "") if _GROUPED.fullmatch(stripped) else stripped
 
 
 def fold(name: str) -> str:
@@ -115,11 +129,7 @@ def header_of(head: bytes, wanted: Callable[[frozenset[str]], bool]) -> tuple[st
         Tells whether a set of folded column names is the header.
     """
     lines = head[:_LINE_BYTES].split(b"\n", _LINES_BEFORE_HEADER)[:_LINES_BEFORE_HEADER]
-    for line in lines:
-        cells = _cells(line)
-        if len(cells) > 1 and wanted(frozenset(map(fold, cells))):
-            return cells
-    return None
+    return next((cells for line in lines if (cells := _header(line, wanted)[0])), None)
 
 
 def open_table(path: Path, limits: TraceLimits, wanted: Callable[[frozenset[str]], bool]) -> Table:
@@ -143,14 +153,15 @@ def read_tables(
     """Yield the tables of a file, parted by empty lines; each is to be read before the next."""
     lines = _Lines(path, limits)
     for line in lines:
-        cells = _cells(line.encode())
-        if len(cells) > 1 and wanted(frozenset(map(fold, cells))):
-            yield Table(name=path.name, header=cells, rows=_rows(path.name, len(cells), lines))
+        cells, delimiter = _header(line.encode(), wanted)
+        if cells:
+            rows = _rows(path.name, len(cells), lines, delimiter)
+            yield Table(name=path.name, header=cells, rows=rows)
 
 
-def _rows(name: str, width: int, lines: _Lines) -> Iterator[list[str]]:
+def _rows(name: str, width: int, lines: _Lines, delimiter: str) -> Iterator[list[str]]:
     try:
-        for number, row in enumerate(csv.reader(lines), start=1):
+        for number, row in enumerate(csv.reader(lines, delimiter=delimiter), start=1):
             lines.since_row = 0
             if not row:
                 return
@@ -206,9 +217,19 @@ class _Lines:
             )
 
 
-def _cells(line: bytes) -> tuple[str, ...]:
+def _header(line: bytes, wanted: Callable[[frozenset[str]], bool]) -> tuple[tuple[str, ...], str]:
+    """Return the columns of a line that is a wanted header, and what parts them; none otherwise."""
     text = line.decode(errors="replace").strip().removeprefix("\ufeff")
+    for delimiter in _DELIMITERS:
+        cells = _cells(text, delimiter)
+        if len(cells) > 1 and wanted(frozenset(map(fold, cells))):
+            return cells, delimiter
+    return (), ","
+
+
+def _cells(text: str, delimiter: str) -> tuple[str, ...]:
     try:
-        return tuple(cell.strip() for cell in next(csv.reader(io.StringIO(text)), []))
+        row = next(csv.reader(io.StringIO(text), delimiter=delimiter), [])
+        return tuple(cell.strip() for cell in row)
     except csv.Error:
         return ()

@@ -56,6 +56,8 @@ def measure_probes(
     settings: MeasureSettings,
     budget_s: float,
     on_event: Callable[[ProfileEvent], None] | None = None,
+    retry_failed: bool = False,
+    retry_noisy: bool = False,
     measure: Measure = measure_in_fresh_process,
     clock_s: Callable[[], float] = time.monotonic,
 ) -> Probed:
@@ -80,6 +82,8 @@ def measure_probes(
                 device=device.accelerator,
                 settings=replace(settings, timeout_s=min(settings.timeout_s, left_s)),
                 on_event=on_event,
+                retry_failed=retry_failed,
+                retry_noisy=retry_noisy,
                 measure=measure,
             )
         )

@@ -106,6 +106,16 @@ def test_the_same_device_is_found_by_its_uuid_then_by_its_memory() -> None:
     assert same_device(facts("NVIDIA B200", 178.0, index=0), driver) is None
 
 
+def test_equal_devices_are_told_apart_by_where_they_are_plugged_in() -> None:
+    driver = [
+        facts("MI300X", 192.0, index=i, uuid=f"{i}-amd", pci_address=f"0000:{i}0:00")
+        for i in range(3)
+    ]
+    # HIP counts in another order, hides some, and gives UUIDs of its own.
+    told = facts("MI300X", 191.7, index=0, uuid="hip-9", pci_address="0000:20:00")
+    assert same_device(told, driver) == driver[2]
+
+
 def test_facts_of_the_driver_stand_before_those_of_torch() -> None:
     both = merge_facts(
         facts("NVIDIA L4", 22.5, driver="580.65", found_by=("nvml",)),

@@ -47,7 +47,9 @@ def nvml(*, mig: bool = False, **without: bool) -> Any:
         nvmlDeviceGetHandleByIndex=lambda index: "card",
         nvmlDeviceGetName=lambda handle: names[handle],
         nvmlDeviceGetUUID=lambda handle: f"GPU-{handle}",
-        nvmlDeviceGetPciInfo=lambda handle: SimpleNamespace(pciDeviceId=0x20B210DE),
+        nvmlDeviceGetPciInfo=lambda handle: SimpleNamespace(
+            pciDeviceId=0x20B210DE, domain=0, bus=0x43, device=0
+        ),
         **{name: unsupported if name in without else answer for name, answer in answers.items()},
     )
 
@@ -60,6 +62,7 @@ def test_nvml_tells_card_limits_and_bus() -> None:
     assert (card.power_limit_w, card.default_power_limit_w) == (300.0, 400.0)
     assert (card.memory_bytes, card.clock_hz, card.architecture) == (80 * 2**30, 1.41e9, "sm_80")
     assert card.mig_profile is None
+    assert card.pci_address == "0000:43:00"
 
 
 def test_nvml_shows_slices_in_the_place_of_their_card() -> None:
@@ -109,6 +112,7 @@ def test_amd_smi_tells_card_limits_and_bus() -> None:
             "power_cap": 600_000_000, "default_power_cap": 750_000_000,
         },
         amdsmi_get_gpu_driver_info=lambda handle: {"driver_version": "6.12.12"},
+        amdsmi_get_gpu_device_bdf=lambda handle: "0000:C1:00.0",
         amdsmi_get_gpu_device_uuid=unsupported,
     )  # fmt: skip
     (card,) = amd_smi_facts(amdsmi)
@@ -118,3 +122,8 @@ def test_amd_smi_tells_card_limits_and_bus() -> None:
     assert (card.power_limit_w, card.default_power_limit_w) == (600.0, 750.0)
     assert card.memory_bytes == 196_592 * 2**20
     assert (card.core_count, card.uuid, card.driver) == (304, None, "6.12.12")
+    assert card.pci_address == "0000:c1:00"
+
+    amdsmi.amdsmi_get_processor_handles = lambda: unsupported("all")
+    with pytest.raises(OSError, match="AMDSMI_STATUS_NOT_SUPPORTED"):
+        amd_smi_facts(amdsmi)

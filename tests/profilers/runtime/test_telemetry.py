@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -204,3 +205,22 @@ def test_a_device_that_nothing_watches_has_unknown_power() -> None:
     telemetry = telemetry_of(DeviceFacts(name="toy", backend="xpu"))
     assert isinstance(telemetry, NoTelemetry)
     assert telemetry.stop().energy_j is None
+
+
+# As zeus counts: two visible GPUs, of which the second is another card.
+@pytest.mark.parametrize(("visible", "asked"), [(0, True), (1, False), (5, False)])
+def test_zeus_is_asked_by_the_number_that_this_process_sees(
+    monkeypatch: pytest.MonkeyPatch, visible: int, asked: bool
+) -> None:
+    names = ["NVIDIA L4", "NVIDIA T4"]
+    gpus = SimpleNamespace(
+        get_name=lambda index: names[index],
+        supports_get_total_energy_consumption=lambda index: index == visible,
+    )
+    zeus = SimpleNamespace(get_gpus=lambda: gpus)
+    errors = SimpleNamespace(ZeusBaseCPUError=OSError, ZeusBaseGPUError=OSError)
+    modules = {"zeus": zeus, "zeus.device": zeus, "zeus.device.exception": errors}
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    facts = DeviceFacts(name="NVIDIA L4", backend="cuda", index=7)
+    assert isinstance(telemetry_of(facts, visible_index=visible), CounterTelemetry) == asked

@@ -128,10 +128,20 @@ def test_fused_kernels_and_graphs_are_named(tmp_path: Path) -> None:
         made.kernel("triton_poi_fused_add_relu_0", 1, 20.0, 5.0),
         made.launch(2, 10.0, name="cudaGraphLaunch"),
         made.kernel("gemm", 2, 30.0, 5.0),
+        made.launch(3, 15.0, name="cuLaunchKernel"),
+        made.kernel("triton_red_fused_mean_1_0d1d2de", 3, 40.0, 7.0),
+        made.launch(4, 17.0, name="cuLaunchKernel"),
+        made.kernel("triton_poi_fused_add_relu_0", 4, 50.0, 5.0),
     ]
     found = explain_trace(_trace(tmp_path, events))
-    classes = {one.operator.name: one.operator.op_class for one in found.operators}
-    assert classes == {"CompiledRegion": "fused", "(launched as a graph)": "other"}
+    told = {one.operator.name: (one.operator.op_class, one.operator.calls)
+            for one in found.operators}  # fmt: skip
+    # Not one line for the whole range that called them.
+    assert told == {
+        "triton_poi_fused_add_relu_0": ("fused", 2),
+        "triton_red_fused_mean_1_0d1d2de": ("fused", 1),
+        "(launched as a graph)": ("other", 1),
+    }
     assert found.joined_share == 1.0
 
 
@@ -153,3 +163,24 @@ def test_an_unknown_device_is_said_and_can_be_told(tmp_path: Path) -> None:
     told = explain_trace(trace, accelerator=Catalog.default().get("MI300X"))
     assert told.accelerator is not None and told.accelerator.name == "MI300X"
     assert not any("--accelerator" in note for note in told.notes)
+
+
+def test_steps_of_a_trace_without_launches_hold_what_ran_in_them(tmp_path: Path) -> None:
+    events = [e for e in made.training_events() if e["cat"] not in ("cuda_runtime", "cuda_driver")]
+    found = explain_trace(_trace(tmp_path, events))
+    assert (found.steps.found, len(found.steps.windows)) == ("marked", 2)
+    # Product, its gradient, all-reduce and copy of each step; the first two are nobody's.
+    assert found.steps.of_kernel.tolist() == [0] * 4 + [1] * 4
+    assert found.device_time_s == pytest.approx(2 * (10 + 20 + 25 + 5) * 1e-6)
+    assert found.joined_share == pytest.approx(30 / 60)
+
+
+def test_operators_tell_when_their_kernels_were_launched(tmp_path: Path) -> None:
+    late = made.kernel("add", 1, 1150.0, 5.0)
+    late["args"]["External id"] = 5
+    events = [
+        made.step_mark(1, 1000.0, 100.0), made.step_mark(2, 1100.0, 100.0),
+        made.call("aten::add", 1010.0, 5.0, External_id=5), late,
+    ]  # fmt: skip
+    # It ran in the second step for a call of the first.
+    assert find_steps(_trace(tmp_path, events)).of_kernel.tolist() == [0]

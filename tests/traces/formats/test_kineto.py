@@ -225,3 +225,70 @@ def test_damaged_bytes_are_read_or_refused_and_never_crash(tmp_path: Path) -> No
             read_trace(path)
         except InvalidTraceError as error:
             assert error.message
+
+
+def test_steps_are_marked_by_operators_in_traces_of_old_versions(tmp_path: Path) -> None:
+    events = made.training_events()
+    for event in events:
+        event["cat"] = {"user_annotation": "Operator"}.get(event["cat"], event["cat"])
+    trace = _read(tmp_path, events)
+    assert [step.name for step in trace.steps] == ["ProfilerStep#1", "ProfilerStep#2"]
+    assert "ProfilerStep#1" not in {trace.name_of(row) for row in range(len(trace.operators))}
+
+
+def test_the_events_alone_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "events.json"
+    path.write_text(json.dumps(made.training_events()))
+    trace = read_trace(path)
+    assert (trace.format, len(trace.steps), len(trace.kernels)) == ("kineto", 2, 8)
+
+
+def test_ids_in_quotes_join_as_well(tmp_path: Path) -> None:
+    events = made.training_events(1)
+    for event in events:
+        if "correlation" in event["args"]:
+            event["args"]["correlation"] = str(event["args"]["correlation"])
+    assert _read(tmp_path, events).kernels.launch_start_ns.tolist() == [
+        7_000, 33_000, 45_000, 82_000,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("category", "name"),
+    [("xpu_runtime", "urEnqueueKernelLaunch"), ("xpu_driver", "zeCommandListAppendMemoryCopy"),
+     ("privateuse1_runtime", "synLaunch"), ("mtia_runtime", "job_prep_and_submit_for_execution")],
+)  # fmt: skip
+def test_calls_of_every_runtime_launch(tmp_path: Path, category: str, name: str) -> None:
+    launched = made.launch(1, 5.0, name=name) | {"cat": category}
+    events = [made.call("aten::add", 0.0, 9.0), launched, made.kernel("k", 1, 20.0, 5.0)]
+    trace = _read(tmp_path, events)
+    assert trace.name_of(int(trace.kernels.operator[0])) == "aten::add"
+
+
+def test_kernels_of_merged_processes_are_not_joined_by_ids_that_both_use(tmp_path: Path) -> None:
+    events = []
+    for process in (1, 2):
+        events += [
+            made.call(f"aten::add{process}", 0.0, 9.0) | {"pid": process},
+            made.launch(7, 5.0) | {"pid": process},
+            made.launch(70 + process, 6.0) | {"pid": process},
+            made.kernel("shared", 7, 20.0, 5.0),
+            made.kernel("own", 70 + process, 30.0, 5.0),
+        ]
+    trace = _read(tmp_path, events)
+    by = [trace.name_of(row) if row >= 0 else "" for row in trace.kernels.operator.tolist()]
+    assert by == ["", "aten::add1", "", "aten::add2"]
+    assert any("2 kernels bear ids" in note for note in trace.notes)
+
+
+def test_a_step_that_two_processes_mark_is_one(tmp_path: Path) -> None:
+    marks = [
+        made.step_mark(1, 1000.0, 90.0),
+        made.step_mark(1, 1005.0, 95.0) | {"pid": 2},
+        made.step_mark(2, 1100.0, 90.0),
+    ]
+    trace = _read(tmp_path, [*marks, made.call("aten::add", 1001.0, 5.0)])
+    # From the first begin at 1000 to the last end at 1100; then to 1190.
+    assert [(step.start_ns, step.duration_ns) for step in trace.steps] == [
+        (0, 100_000), (100_000, 90_000),
+    ]  # fmt: skip

@@ -122,3 +122,34 @@ def _product() -> Any:
     # Newer onnx writes a version of its format that onnxruntime does not take yet.
     model.ir_version = 8
     return model.SerializeToString()
+
+
+def test_nodes_inside_of_a_loop_are_not_counted_twice(tmp_path: Path) -> None:
+    def node(name: str, operator: str, ts: int, dur: int, tid: int = 1) -> dict[str, Any]:
+        facts = {"op_name": operator, "provider": "CPUExecutionProvider"}
+        return {"cat": "Node", "pid": 1, "tid": tid, "dur": dur, "ts": ts, "ph": "X",
+                "name": f"{name}_kernel_time", "args": facts}  # fmt: skip
+
+    events = [
+        {"cat": "Session", "pid": 1, "tid": 1, "dur": 9, "ts": 1, "ph": "X", "name": "load"},
+        node("before", "Relu", 90, 5),
+        node("other_thread", "Relu", 112, 7, tid=2),
+        node("inside", "MatMul", 110, 20),
+        node("then", "Relu", 131, 4),
+        node("if", "If", 130, 6),
+        node("inside", "MatMul", 140, 20),
+        node("loop", "Loop", 100, 70),
+        {"cat": "Session", "pid": 1, "tid": 1, "dur": 90, "ts": 85, "ph": "X", "name": "model_run"},
+    ]
+    trace = read_trace(_written(tmp_path, events))
+    names = [trace.names[name] for name in trace.kernels.name]
+    own_us = dict(zip(names, (trace.kernels.duration_ns // 1_000).tolist(), strict=True))
+    # If: 6 - 4; Loop: 70 - 20 - 6 - 20, whatever another thread did meanwhile.
+    assert own_us == {"before": 5, "other_thread": 7, "inside": 20, "then": 4, "if": 2, "loop": 24}
+    assert int(trace.operators.duration_ns.max()) == 70_000
+
+
+def test_a_profile_with_its_members_in_another_order_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "sorted.json"
+    path.write_text(json.dumps(ORT_PROFILE, sort_keys=True))
+    assert read_trace(path).format == "onnxruntime"

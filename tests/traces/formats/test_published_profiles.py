@@ -45,6 +45,13 @@ def _dispatches(path: Path) -> Sums:
     )  # fmt: skip
 
 
+def _pairs(path: Path) -> Sums:
+    with path.open(encoding="utf-8") as file:
+        entered = [row for row in csv.DictReader(file) if row["Event Type"] == "Enter"]
+    spans = [int(row["_matching_timestamp"]) - int(row["Timestamp (ns)"]) for row in entered]
+    return sum(spans), len(spans), 0
+
+
 def _rocprofv3(path: Path) -> Sums:
     records = _loaded(path)["rocprofiler-sdk-tool"][0]["buffer_records"]
     spans = [
@@ -156,8 +163,9 @@ EXPECTED: tuple[tuple[str, Callable[[Path], Sums] | str], ...] = (
     ("chakra/58fda3ed*", "holds 2 traces"),
     ("chakra/23fb5174*", _packed_nodes),
     ("chakra/*", _chakra),
-    ("nsys/*.csv", "that pipit made"),
-    ("nsys/*.md", "the print of nsys for people"),
+    ("nsys/*api_trace.csv", "calls on the host, as pipit reshaped them"),
+    ("nsys/*gpu_trace.csv", _pairs),
+    ("nsys/*.md", "several runs stand in it"),
     ("param/*.tar.gz", _packed_nodes),
     ("param/*_et.json.gz", _nodes),
     ("rocprof/*results.json.gz", _rocprofv3),

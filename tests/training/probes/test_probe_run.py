@@ -19,6 +19,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job, stated_fields
 from perfmodel.profilers.described import DescribedDevice, save_entry
 from perfmodel.profilers.measure import measure_job
+from perfmodel.profilers.profiling import Measure, ProfileEvent
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.runtime import MemoryPeak, StepTime
 from perfmodel.profilers.runtime.replay import Recording, ReplayRuntime
@@ -79,6 +80,27 @@ def test_probes_are_measured_until_the_time_is_spent(tmp_path: Path) -> None:
     assert (probed.finished, probed.left_over, probed.elapsed_s) == (1, 1, 60.0)
     key = workload_key(stated_fields(JOBS[0]), accelerator="X900", threads=1)
     assert store.finished_keys("X900") == {key}
+
+
+def test_what_failed_before_is_said_and_measured_again_where_asked(tmp_path: Path) -> None:
+    store = ProfileStore(tmp_path)
+    events: list[ProfileEvent] = []
+
+    def probed(measure: Measure, *, retry_failed: bool = False) -> tuple[int, int, int]:
+        found = measure_probes(
+            PROBES[:1], store=store, device=CARD, settings=SETTINGS, budget_s=60.0,
+            measure=measure, on_event=events.append, retry_failed=retry_failed,
+        )  # fmt: skip
+        return found.finished, found.skipped, found.failed
+
+    def broken(job: Job, device: AcceleratorSpec, settings: MeasureSettings) -> Failure:
+        return Failure(kind="crash", reason="no compiler")
+
+    assert probed(broken) == (0, 0, 1)
+    assert probed(replayed) == (0, 1, 0)
+    assert events[-1].failed_before == "no compiler"
+    assert probed(replayed, retry_failed=True) == (1, 0, 0)
+    assert probed(broken, retry_failed=True) == (0, 1, 0)
 
 
 def test_a_service_answers_for_a_card_that_it_did_not_know(tmp_path: Path) -> None:

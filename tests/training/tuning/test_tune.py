@@ -32,7 +32,8 @@ from perfmodel.training.train import train
 from perfmodel.training.tuning.families import is_searched_on
 from perfmodel.training.tuning.inner_folds import InnerFolds, Question
 from perfmodel.training.tuning.spaces import NETWORK, SPACES, TREES, Real, Space, Whole
-from perfmodel.training.tuning.tune import Study, Tuned, tune
+from perfmodel.training.tuning.study import Study
+from perfmodel.training.tuning.tune import Tuned, tune
 
 SAMPLES = made_up.samples(families=6)
 CORPUS = joint_world.samples()[::3]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perfmodel.errors import InvalidTraceError
-from perfmodel.traces.builder import TraceBuilder
+from perfmodel.traces.builder import TraceBuilder, duration_ns
 from perfmodel.traces.formats.amd.machine import AgentTable, read_agents
 from perfmodel.traces.formats.tables import Table, fold, header_of, open_table
 from perfmodel.traces.kernel_kinds import kernel_kind
@@ -102,22 +102,6 @@ def _add_rows(builder: TraceBuilder, table: Table, agents: AgentTable) -> set[st
             kind=kernel_kind(name),
         )
     return seen
-
-
-def duration_ns(file: str, name: str, start_ns: int, end_ns: int) -> int:
-    """Return the time between two timestamps.
-
-    Raises
-    ------
-    InvalidTraceError
-        The end lies before the start.
-    """
-    if end_ns < start_ns:
-        raise InvalidTraceError(
-            f"{file}: {name[:200]!r} ends {start_ns - end_ns} ns before it starts. The clock "
-            "jumped while the trace was taken, or the file is damaged: take it again."
-        )
-    return end_ns - start_ns
 
 
 def _small(text: str) -> int:

@@ -23,6 +23,11 @@ _TABLES = (
      "describes the devices; give the ..._kernel_trace.csv that lies beside it"),
     ({"domain", "function", "starttimestamp"},
      "lists calls on the host; give the ..._kernel_trace.csv of the same run"),
+    ({"direction", "starttimestamp", "endtimestamp"},
+     "lists copies alone; give the ..._kernel_trace.csv of the same run, both are read"),
+    ({"kind", "allocationsize"},
+     "lists allocations; give the ..._kernel_trace.csv of the same run"),
+    ({"kind", "allocflags"}, "lists scratch memory; give the ..._kernel_trace.csv of the same run"),
 )  # fmt: skip
 
 

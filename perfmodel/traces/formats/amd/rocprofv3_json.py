@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import InvalidTraceError
-from perfmodel.traces.builder import TraceBuilder
-from perfmodel.traces.formats.amd.dispatches import duration_ns
+from perfmodel.traces.builder import TraceBuilder, duration_ns
 from perfmodel.traces.formats.json_sections import JsonPath, json_sections
 from perfmodel.traces.formats.launch_calls import LaunchCalls
 from perfmodel.traces.formats.unpacking import unpacked

@@ -16,6 +16,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import orjson
 
 from perfmodel.errors import InvalidTraceError
@@ -26,24 +27,27 @@ from perfmodel.traces.kernel_kinds import kernel_kind
 from perfmodel.traces.limits import LATEST_NS
 from perfmodel.traces.trace import UNKNOWN, KernelKind, TracedStep
 
-_OPERATOR, _ANNOTATION, _CALL, _DEVICE = range(4)
+_OPERATOR, _CALL, _DEVICE = range(3)
 _KINDS: Mapping[str, int] = MappingProxyType(
     {
-        **dict.fromkeys(("cpu_op", "Operator", "operator"), _OPERATOR),
-        **dict.fromkeys(("user_annotation",), _ANNOTATION),
-        **dict.fromkeys(
-            ("cuda_runtime", "cuda_driver", "Runtime", "runtime", "xpu_runtime", "xpu_driver",
-             "privateuse1_runtime", "privateuse1_driver"), _CALL),
+        **dict.fromkeys(("cpu_op", "Operator", "operator", "user_annotation"), _OPERATOR),
+        **dict.fromkeys(("Runtime", "runtime", "hpu_op"), _CALL),
         **dict.fromkeys(
             ("kernel", "Kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset"), _DEVICE),
     }
 )  # fmt: skip
+#: Ends of the categories of calls: ``cuda_runtime``, ``xpu_driver``, ``privateuse1_runtime`` ...
+_CALLS = ("_runtime", "_driver")
 _COPIES = frozenset({"gpu_memcpy", "Memcpy"})
 _MEMSETS = frozenset({"gpu_memset", "Memset"})
 _COUNTERS = "cuda_profiler_range"
 #: Calls of the runtime that put work on a device, by a part of their names.
-_LAUNCHING = ("Launch", "Memcpy", "Memset", "memcpy", "memset", "MemPrefetch")
+_LAUNCHING = (
+    "Launch", "Memcpy", "Memset", "memcpy", "memset", "MemPrefetch", "Enqueue", "MemoryCopy",
+    "MemoryFill", "submit",
+)  # fmt: skip
 _STEP = "ProfilerStep#"
+_DIGITS = 20
 _CATEGORIES = 100
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -64,9 +68,11 @@ class KinetoRows:
         self.file = file
         self.seen = 0
         self._counted: Counter[str] = Counter()
+        self._marks: dict[str, int] = {}
         self._threads: dict[tuple[Any, Any], int] = {}
         self._argument_bytes = 0
         self._arguments_left_out = 0
+        self._of_several = 0
         self._launches = {name: array(code) for name, code in Launches.CODES.items()}
         self._operator_external = array("q")
         self._kernel_external = array("q")
@@ -85,19 +91,33 @@ class KinetoRows:
             raise InvalidTraceError(
                 f"{self.file} has more than {self.builder.limits.events} events; trace fewer steps."
             )
-        handlers = (self._operator, self._annotation, self._call, self._device)
+        handlers = (self._operator, self._call, self._device)
         for event in events:
             if not isinstance(event, dict):
                 raise InvalidTraceError(
                     f"{self.file} lists {str(event)[:60]!r} among its events, which is no object."
                 )
             category = event.get("cat")
-            kind = _KINDS.get(category) if isinstance(category, str) else None
+            kind = _kind(category) if isinstance(category, str) else None
             if kind is None or event.get("ph") != "X":
                 self._pass_over(category)
                 continue
             args = event.get("args", _NONE)
             handlers[kind](event, args if isinstance(args, dict) else _NONE)
+
+    def part_processes(self) -> None:
+        """Forget ids that calls of several processes bear, as in traces that were merged."""
+        processes: dict[Any, int] = {}
+        process = np.array([processes.setdefault(pid, len(processes)) for pid, _ in self._threads])
+        ids = np.frombuffer(self._launches["correlation"], dtype=np.int64)
+        if len(processes) < 2 or not len(ids):
+            return
+        of_call = process[np.frombuffer(self._launches["thread"], dtype=np.int32)]
+        pairs = np.unique(np.stack((ids, of_call)), axis=1)[0]
+        shared = np.unique(pairs[1:][(pairs[1:] == pairs[:-1]) & (pairs[1:] >= 0)])
+        for row in np.flatnonzero(np.isin(self._kernel_correlation, shared)).tolist():
+            self._kernel_correlation[row] = self._kernel_external[row] = UNKNOWN
+            self._of_several += 1
 
     def earliest_launch_ns(self) -> int:
         """Return when the first call was made that put work on a device."""
@@ -123,6 +143,11 @@ class KinetoRows:
                 f"{self._counted[_COUNTERS]} ranges of hardware counters were left out; while "
                 "counters are read, kernels run one by one and are not traced."
             )
+        if self._of_several:
+            found.append(
+                f"{self._of_several} kernels bear ids that calls of several processes bear: traces "
+                "were merged, and what launched these is not told. Give the trace of each process."
+            )
         if self._arguments_left_out:
             found.append(
                 f"Arguments of {self._arguments_left_out} operator calls were left out: the trace "
@@ -137,9 +162,14 @@ class KinetoRows:
         self._counted[name if known else "others"] += 1
 
     def _operator(self, event: dict[str, Any], args: Mapping[str, Any]) -> None:
+        name = self._name(event)
         start_ns, duration_ns = self._times(event)
+        # Before PyTorch 1.10 marks of steps were operators like all others.
+        if name.startswith(_STEP) and len(self.builder.steps) < self.builder.limits.steps:
+            self._step(name, start_ns, duration_ns)
+            return
         self.builder.add_operator(
-            self._name(event),
+            name,
             start_ns=start_ns,
             duration_ns=duration_ns,
             thread=self._thread(event),
@@ -148,15 +178,17 @@ class KinetoRows:
         )
         self._operator_external.append(_number(args.get("External id")))
 
-    def _annotation(self, event: dict[str, Any], args: Mapping[str, Any]) -> None:
-        name = self._name(event)
-        if name.startswith(_STEP) and len(self.builder.steps) < self.builder.limits.steps:
-            start_ns, duration_ns = self._times(event)
-            self.builder.steps.append(
-                TracedStep(name=name, start_ns=start_ns, duration_ns=duration_ns)
-            )
-        else:
-            self._operator(event, args)
+    def _step(self, name: str, start_ns: int, duration_ns: int) -> None:
+        """Add a step; what several processes mark by one name is one step of all of them."""
+        steps = self.builder.steps
+        place = self._marks.setdefault(name, len(steps))
+        if place < len(steps):
+            first, end_ns = steps[place], start_ns + duration_ns
+            start_ns = min(first.start_ns, start_ns)
+            duration_ns = max(first.start_ns + first.duration_ns, end_ns) - start_ns
+        steps[place : place + 1] = [
+            TracedStep(name=name, start_ns=start_ns, duration_ns=duration_ns)
+        ]
 
     def _call(self, event: dict[str, Any], args: Mapping[str, Any]) -> None:
         name = self._name(event)
@@ -246,6 +278,11 @@ class KinetoRows:
         return self.builder.arguments(key, lambda: kineto_arguments(fields))
 
 
+def _kind(category: str) -> int | None:
+    """Return what events of a category are; None for those that are not read."""
+    return _KINDS.get(category, _CALL if category.endswith(_CALLS) else None)
+
+
 @lru_cache(maxsize=4096)
 def _launches(name: str) -> bool:
     """Tell whether a call of the runtime puts work on a device."""
@@ -253,7 +290,9 @@ def _launches(name: str) -> bool:
 
 
 def _number(value: Any, bound: int = LATEST_NS) -> int:
-    """Return a whole number within bounds, or -1."""
+    """Return a whole number within bounds, also one in quotes, or -1."""
+    if type(value) is str and value.isdecimal() and len(value) < _DIGITS:
+        value = int(value)
     if type(value) is int and 0 <= value < bound:
         return value
     if type(value) is float and math.isfinite(value) and 0 <= value < bound:

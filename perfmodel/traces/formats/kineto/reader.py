@@ -19,6 +19,8 @@ from perfmodel.traces.traced_devices import TracedDevice, traced_device
 
 _NAME = "kineto"
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
+#: The events alone, as tools that filter traces leave them.
+_BARE = re.compile(rb"\s*\[\s*\{[^{}]{0,2000}\"(?:ph|cat)\"\s*:")
 #: What Kineto alone writes before its events; fragments that tools cut out keep one of them.
 _OWN = (b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"', b'"Record function id"',
         b'"cpu_op"', b'"cuda_runtime"', b'"ProfilerStep')  # fmt: skip
@@ -31,9 +33,11 @@ _VERSIONS = {
 
 def recognise(head: bytes, path: Path) -> bool:
     """Tell whether a file is a Chrome trace of Kineto."""
-    if not head.lstrip().startswith(b"{"):
+    if not any(word in head for word in _OWN):
         return False
-    return any(word in head for word in _OWN) and (
+    if head.lstrip().startswith(b"["):
+        return _BARE.match(head) is not None
+    return head.lstrip().startswith(b"{") and (
         _EVENTS.search(head) is not None or b'"deviceProperties"' in head
     )
 
@@ -55,6 +59,7 @@ def read(path: Path, limits: TraceLimits) -> Trace:
         rows.add(batch)
     _describe(builder, events.members)
     _check(rows, events, path.name)
+    rows.part_processes()
     builder.notes += rows.notes()
     trace = builder.build(rows.earliest_launch_ns())
     return join_kernels(trace, rows.launches(builder.origin_ns), rows.external())

@@ -16,7 +16,7 @@ from perfmodel.traces.builder import TraceBuilder
 from perfmodel.traces.formats.argument_table import ArgumentTable
 from perfmodel.traces.formats.launch_calls import LaunchCalls
 from perfmodel.traces.formats.nvidia.nvtx_ranges import nvtx_operator
-from perfmodel.traces.formats.nvidia.read_only_database import MAGIC, ReadOnlyDatabase
+from perfmodel.traces.formats.read_only_database import MAGIC, ReadOnlyDatabase
 from perfmodel.traces.kernel_kinds import kernel_kind
 from perfmodel.traces.limits import LATEST_NS, TraceLimits
 from perfmodel.traces.trace import UNKNOWN, KernelKind, Trace
@@ -35,6 +35,8 @@ _PUSH_POP = (59, 33)
 _ID_BITS = 24
 _ID_MASK = (1 << _ID_BITS) - 1
 _CALLS_AT_ONCE = 50_000
+#: ``CUpti_ActivityMemcpyKind``, for exports that do not spell it out.
+_COPY_KINDS = {1: "HtoD", 2: "DtoH", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
 
 
 def recognise(head: bytes, path: Path) -> bool:
@@ -67,11 +69,6 @@ def read(path: Path, limits: TraceLimits) -> Trace:
 
 
 def _refuse_others(database: ReadOnlyDatabase) -> None:
-    if any(table.startswith("rocpd_") for table in database.tables):
-        raise InvalidTraceError(
-            f"{database.name} is a database of rocprofv3 (rocpd); give the CSV: "
-            "`rocpd convert -i FILE.db --output-format csv`."
-        )
     if not database.tables & {_KERNELS, _GRAPHS, _COPIES, _MEMSETS}:
         raise InvalidTraceError(
             f"{database.name} is a SQLite database without work of a GPU ({_KERNELS} and the "
@@ -107,7 +104,7 @@ class _Export:
         labels = {
             kind: str(label)
             for kind, label in self.database.rows("ENUM_CUDA_MEMCPY_OPER", ("id", "label"))
-        }
+        } or _COPY_KINDS
         for row in self.database.rows(_COPIES, (*_WORK, "bytes", "copyKind")):
             name = f"[CUDA memcpy {labels.get(row[-1], row[-1])}]"
             self._add(row, name, KernelKind.COPY, self._size(row[-2]))

@@ -100,6 +100,9 @@ def test_sums_stand_for_several_calls(tmp_path: Path) -> None:
         (AGENT_INFO, "describes the devices"),
         ("device,HBMBw,FP32Flops\n0,1.0,2.0\n", "peaks that rocprofiler-compute measured"),
         ('"Domain","Function","Start_Timestamp"\n', "lists calls on the host"),
+        (COPIES, "lists copies alone"),
+        ('"Kind","Operation","Agent_Id","Allocation_Size","Start_Timestamp"\n', "allocations"),
+        ('"Kind","Operation","Agent_Id","Alloc_Flags","Start_Timestamp"\n', "scratch memory"),
     ],
 )
 def test_a_table_that_cannot_be_used_is_refused_with_the_reason(

@@ -80,7 +80,7 @@ def test_launches_of_kernels(tmp_path: Path) -> None:
         (KERNEL_SUMS.replace("Instances", "Num Calls"), "calls on the host"),
         ("Total (MB),Count,Avg (MB),Operation\n1.0,1,1.0,[CUDA memset]\n", "sums sizes"),
         ("Time (%),Total Time (ns),Instances,Style,Range\n", "ranges of NVTX"),
-        ("Name,streamId,Trace Type,Event Type,Timestamp (ns)\n", "pipit"),
+        ("Name,Process,Thread,Trace Type,Event Type,Timestamp (ns)\n", "pipit"),
         (GPU_TRACE.replace("Duration (ns)", "Duration (fortnights)"), "unknown unit"),
         (GPU_TRACE.replace("3000", "-3000"), "expected a time >= 0"),
         (GPU_TRACE.replace("3000", "NaN"), "expected a time >= 0"),
@@ -93,12 +93,127 @@ def test_other_reports_are_refused_with_the_reason(tmp_path: Path, text: str, re
         _read(tmp_path, text)
 
 
-def test_a_print_for_people_is_refused(tmp_path: Path) -> None:
-    text = (
-        "[6/8] Executing 'cuda_gpu_kern_sum' stats report\n\n"
-        " Time (%)  Total Time (ns)  Instances  Avg (ns)  Name\n"
-        " --------  ---------------  ---------  --------  ----\n"
-        "    100.0            4,000          4   1,000.0  gemm\n"
+PRINT = """\
+[5/8] Executing 'cuda_api_sum' stats report
+
+ Time (%)  Total Time (ns)  Num Calls  Avg (ns)        Name
+ --------  ---------------  ---------  --------  ----------------
+    100.0            9,000          4   2,250.0  cudaLaunchKernel
+
+[6/8] Executing 'cuda_gpu_kern_sum' stats report
+
+ Time (%)  Total Time (ns)  Instances  Avg (ns)              Name
+ --------  ---------------  ---------  --------  --------------------------
+     80.0            4,000          4   1,000.0  gemm(float *, const float *
+     20.0            1,000      1,000       1.0  a<int, 2>(const float *, i\N{HORIZONTAL ELLIPSIS}
+
+Generated:
+"""
+
+
+def test_a_print_for_people(tmp_path: Path) -> None:
+    trace = _read(tmp_path, PRINT)
+    assert [trace.names[name] for name in trace.kernels.name] == [
+        "gemm(float *, const float *", "a<int, 2>(const float *, i\N{HORIZONTAL ELLIPSIS}",
+    ]  # fmt: skip
+    assert trace.kernels.duration_ns.tolist() == [4_000, 1_000]
+    assert trace.kernels.calls.tolist() == [4, 1_000]
+    assert any("cut by nsys" in note for note in trace.notes)
+
+
+def test_a_print_of_several_runs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidTraceError, match="several runs"):
+        _read(tmp_path, PRINT + PRINT)
+
+
+def test_a_print_of_the_host_alone_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidTraceError, match="sums calls on the host"):
+        _read(tmp_path, PRINT[: PRINT.index("[6/8]")])
+
+
+HOST_SUMS = "Time (%),Total Time (ns),Num Calls,Avg (ns),Name\n" + "50.0,900,3,300.0,poll\n" * 200
+
+
+def test_tables_of_the_host_before_those_of_the_device_are_left_out(tmp_path: Path) -> None:
+    trace = _read(tmp_path, HOST_SUMS + "\n" + KERNEL_SUMS)
+    assert trace.kernels.calls.tolist() == [4, 10]
+    assert any("Num Calls" in note for note in trace.notes)
+
+
+def test_calls_in_a_sum_over_calls_and_device_are_left_out(tmp_path: Path) -> None:
+    report = (
+        "Time (%),Total Time (ns),Instances,Avg (ns),Category,Operation\n"
+        "60.0,6000,3,2000.0,CUDA_API,cudaLaunchKernel\n"
+        "30.0,3000,3,1000.0,CUDA_KERNEL,gemm\n"
+        "10.0,1000,1,1000.0,MEMORY_OPER,[CUDA memcpy Host-to-Device]\n"
     )
-    with pytest.raises(InvalidTraceError, match="--format csv"):
-        _read(tmp_path, text)
+    trace = _read(tmp_path, report)
+    assert [trace.names[name] for name in trace.kernels.name] == [
+        "gemm", "[CUDA memcpy Host-to-Device]",
+    ]  # fmt: skip
+
+
+def test_means_over_executions_become_sums(tmp_path: Path) -> None:
+    header = "PID,TID,DevId,Count,QCount,TAvg (us),AAvg (us),QAvg (us),KAvg (us),Kernel Name\n"
+    trace = _read(tmp_path, header + "7,7,1,4,4,9.0,3.0,1.0,5.5,gemm\n")
+    # 4 times 5.5 us.
+    assert trace.kernels.duration_ns.tolist() == [22_000]
+    assert (trace.kernels.calls.tolist(), trace.kernels.device.tolist()) == ([4], [1])
+
+
+def test_reports_of_versions_before_2022(tmp_path: Path) -> None:
+    copies = "Time(%),Total Time,Operations,Average,Minimum,Maximum,Operation\n"
+    trace = _read(tmp_path, copies + "100.0,5000,2,2500.0,2000,3000,[CUDA memcpy HtoD]\n")
+    # Without a unit times are nanoseconds.
+    assert (trace.kernels.duration_ns.tolist(), trace.kernels.calls.tolist()) == ([5_000], [2])
+
+
+@pytest.mark.parametrize("delimiter", ["\t", ";"])
+def test_tables_with_other_delimiters(tmp_path: Path, delimiter: str) -> None:
+    trace = _read(tmp_path, KERNEL_SUMS.replace(",", delimiter))
+    assert trace.kernels.calls.tolist() == [4, 10]
+
+
+def test_thousands_may_be_parted_and_decimal_commas_are_refused(tmp_path: Path) -> None:
+    header = "Time (%);Total Time (us);Instances;Name\n"
+    trace = _read(tmp_path, header + "100.0;1,234.5;1,000;gemm\n")
+    assert trace.kernels.duration_ns.tolist() == [1_234_500]
+    with pytest.raises(InvalidTraceError, match="1234,5"):
+        _read(tmp_path, header + "100,0;1234,5;1000;gemm\n")
+    with pytest.raises(InvalidTraceError, match="expected a time"):
+        _read(tmp_path, header + "100.0;9e999999;1000;gemm\n")
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        ("Start (ns),Duration (ns),Name,Result,CorrID,Pid,Tid", "lists calls on the host"),
+        ("NVTX Range,Style,PID,TID,NVTX Inst,Kern Inst,Total Time (ns),Kernel Name", "every range"),
+        ("Range,Style,Total Proj Time (ns),Total Range Time (ns)", "no kernels"),
+        ("Name,Projected Start (ns),Projected Duration (ns),Style,RangeId", "no kernels"),
+        ("Time (%),Total Time (ns),Instances,Avg (ns),Range", "NVTX on the host"),
+        ("Time (%),Total Time (ns),Instances,Avg (ns),Source,Name", "MPI"),
+        ("Time (%),Total Time (ns),Count,Avg (ns),Name", "regions on the host"),
+        ("Total,Operations,Average,Minimum,Maximum,Operation", "sizes"),
+    ],
+)
+def test_reports_without_times_of_the_device_are_refused(
+    tmp_path: Path, header: str, reason: str
+) -> None:
+    with pytest.raises(InvalidTraceError, match=reason):
+        _read(tmp_path, header + "\n" + ",".join("1" for _ in header.split(",")) + "\n")
+
+
+def test_pairs_that_pipit_made_of_a_timeline(tmp_path: Path) -> None:
+    report = (
+        "Name,streamId,type,bytes,Trace Type,Event Type,Timestamp (ns),_matching_timestamp\n"
+        "gemm,7,kernel,,gpu_trace,Enter,5000,8000\n"
+        "gemm,7,kernel,,gpu_trace,Leave,8000,5000\n"
+        "CUDA_MEMCPY_KIND_DTOH,7,x,2048,gpu_trace,Enter,9000,9500\n"
+        "CUDA_MEMCPY_KIND_DTOH,7,x,2048,gpu_trace,Leave,9500,9000\n"
+    )
+    trace = _read(tmp_path, report)
+    assert trace.kernels.start_ns.tolist() == [0, 4_000]
+    assert trace.kernels.duration_ns.tolist() == [3_000, 500]
+    assert trace.kernels.kind.tolist() == [KernelKind.COMPUTE, KernelKind.COPY]
+    assert trace.kernels.size_bytes.tolist() == [-1, 2_048]

@@ -1,0 +1,35 @@
+"""Files of no known format are refused with what to give instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfmodel.errors import InvalidTraceError
+from perfmodel.traces.formats.registry import read_trace
+
+CHROME = b'{"displayTimeUnit": "ns", "traceEvents": [{"ph": "X", "name": "fusion"}]}'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "instead"),
+    [
+        ("a.nsys-rep", b"\0\1binary", "nsys export --type sqlite"),
+        ("a.pftrace", b"\x0a\x2b\x50\x01", "rocprofv3 --output-format csv"),
+        ("a.ncu-rep", b"NVR\0", "Nsight Systems"),
+        ("a.json.zip", b"PK\3\4", "Unpack it first"),
+        ("a.json", CHROME, "xplane.pb"),
+        ("a.json", b'[{"Time (%)":100.0,"Instances":2}]', "--format csv"),
+        ("a.txt", b"&&&& RUNNING TensorRT.trtexec [TensorRT v8601] # trtexec", "--exportProfile"),
+        ("a.json", b'[\n { "name" : "y", "dimensions" : "1x3"}]', "no times"),
+    ],
+)
+def test_what_to_give_instead_is_said(
+    tmp_path: Path, name: str, content: bytes, instead: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InvalidTraceError, match="no known trace format") as refused:
+        read_trace(path)
+    assert instead in refused.value.message.split("Known are:")[0]
