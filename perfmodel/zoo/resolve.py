@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from perfmodel.devices.extras import installed_version
 from perfmodel.errors import InvalidInputError, UnknownModelError
-from perfmodel.graph.hub_models.names import DENOISERS, hub_names
+from perfmodel.graph.hub_models.names import DENOISERS
+from perfmodel.graph.hub_models.spoken_names import suggested_models
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.types import Mode
@@ -194,22 +196,22 @@ def _check_model_reference(job: Job) -> None:
 
 
 def _unknown_model(name: str) -> UnknownModelError:
-    denoiser = DENOISERS.get(name.casefold())
+    denoiser = DENOISERS.get(re.sub(r"[\s_]+", "-", name.casefold()))
     if denoiser is not None:
         return UnknownModelError(
             name,
-            known=[denoiser],
-            like=denoiser,
+            suggested=[denoiser],
             pointer="/job/model",
             hint="It is a pipeline of several models; that one is asked for every step of an "
             "image, and takes nearly all of the time.",
         )
     return UnknownModelError(
         name,
-        known=[*known_models(), *hub_names()],
+        suggested=suggested_models(name, others=known_models("zoo/")),
         pointer="/job/model",
         hint=f"A model name starts with {' or '.join(PREFIXES)}, or is that of an open model "
-        "on its hub; of others give the config.json, or a Python file and what it makes.",
+        "on its hub; of others give the config.json, an ONNX file, or a Python file and what it "
+        "makes.",
     )
 
 
