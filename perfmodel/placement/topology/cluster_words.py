@@ -57,6 +57,8 @@ def cluster_form(text: str, pointer: str = "/placement") -> str | None:
     if not _MARK.search(text):
         return None
     pairs = dict(_PAIR.findall(text))
+    if alone := _RESOURCE.fullmatch(text.strip()):
+        pairs = {alone[0]: "1"}
     resource = next((key for key in pairs if _RESOURCE.fullmatch(key)), None)
     if resource is None and pairs:
         raise InvalidPlacementError(
