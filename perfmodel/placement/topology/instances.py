@@ -17,10 +17,11 @@ from perfmodel.placement.topology.topology import Network, Node
 #: What the names of instance types look like, so that names of accelerators are not looked up.
 _LOOKS_LIKE = re.compile(
     r"(ml\.)?\w+(-\w+)?\.(\d*xlarge|metal)|(a2|a3|a4|a4x|g2|g4|n1|ct\d\w*)-[a-z]+-\w+"
-    r"|(standard[_ -])?n[cdv]\d+[a-z]*([_ -]\w+)*|gpu_\d+x_\w+|[dh]gx[ -]?[a-z]{0,2}\d+\w*"
-    r"|(bm|vm)\.gpu[\w-]*(\.[\w-]+)*\.\d+|gb\d+[ _-]?nvl\d+",
+    r"|(standard[_ -])?n[cdv]\d+[\w -]*|gpu_\d+x_\w+|[dh]gx[ -]?[a-z]{0,2}\d+\w*"
+    r"|(bm|vm)\.gpu[\w.-]*|gb\d+[ _-]?nvl\d+",
     re.IGNORECASE | re.ASCII,
 )
+_LONGEST = 100
 #: A part of a pod: of the first kinds the cores are counted, two of which are a chip.
 _SLICE = re.compile(
     r"(?:tpu[ _-]?)?v(?:(?P<in_cores>2|3|4|5p)|(?P<in_chips>5e|5litepod|6e))"
@@ -131,7 +132,7 @@ def instance_type(name: str, pointer: str = "/placement") -> InstanceType | None
     """
     if part := _SLICE.fullmatch(name):
         return _pod_slice(part)
-    if not _LOOKS_LIKE.fullmatch(name):
+    if len(name) > _LONGEST or not _LOOKS_LIKE.fullmatch(name):
         return None
     types = instance_types()
     found = types.get(_fold(name))
