@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from perfmodel.errors import (
     BusyError,
@@ -89,6 +90,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(PerfModelError, _on_perfmodel_error)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(ClientDisconnect, _on_departure)
     app.add_exception_handler(Exception, _on_defect)
 
 
@@ -233,6 +235,11 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
         errors=errors,
     )
     return problem_response(content)
+
+
+async def _on_departure(request: Request, error: Exception) -> Response:
+    # Nobody reads it, and nothing failed here: the body broke off.
+    return Response(status_code=HTTPStatus.BAD_REQUEST)
 
 
 async def _on_defect(request: Request, error: Exception) -> Response:

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from starlette.requests import ClientDisconnect
 
 from perfmodel.errors import MissingExtraError, StoreError
-from service.http.errors import RETRY_AFTER_S
+from service.http.errors import RETRY_AFTER_S, install
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
 PLACE = "A100-SXM4-80GB"
@@ -207,3 +208,18 @@ def test_a_missing_item_is_told_from_a_missing_route(client: TestClient) -> None
     item = check_problem(client.get("/v1/jobs/nobody"), 404)["detail"]
     route = check_problem(client.get("/v1/nowhere"), 404)["detail"]
     assert "this key may see" in item and "/docs lists every route" in route
+
+
+def test_a_body_that_breaks_off_is_no_error_of_the_service(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = FastAPI()
+    install(app)
+
+    @app.post("/")
+    async def broken() -> None:
+        raise ClientDisconnect
+
+    with caplog.at_level("ERROR"):
+        assert TestClient(app).post("/").status_code == 400
+    assert not caplog.records
