@@ -49,6 +49,7 @@ async function predict({ focus = false, remember = true } = {}) {
     const { job, mistakes } = jobOf(view.state, usual());
     const request = question("POST", "v1/predict", { job, placement: view.state.on });
     const estimate = mistakes.length ? await refused(request, mistakes, signal) : await ask(request, { signal });
+    clearTimeout(patience);
     answer.show(estimate, label, request);
     $("panels").classList.remove("unanswered");
     document.title = `${label} – perfmodel`;

@@ -181,6 +181,23 @@ def test_what_takes_long_can_be_given_up(shown: Shown) -> None:
     assert tab.run("document.querySelector('#again').checkVisibility()")
 
 
+def test_an_answer_ends_the_waiting_whatever_is_asked_after_it(shown: Shown) -> None:
+    tab = shown()
+    # The answer comes at once, what explains it never, so that the question as a whole goes on.
+    tab.run("((ask) => { window.fetch = (url, options) => String(url).endsWith('v1/explain')"
+            " ? new Promise(() => {}) : ask(url, options); })(window.fetch);"
+            "window.slow = []; ((later) => { window.setTimeout = (run, ms) => {"
+            " if (ms === 1500) window.slow.push(later(run, 200)); else return later(run, ms);"
+            " return window.slow.at(-1); }; })(window.setTimeout)")  # fmt: skip
+    choose(tab, "#batch", "96")
+    tab.wait("document.querySelector('.asked')?.innerText.includes('batch 96')")
+    tab.wait("window.slow.length > 0")
+    # Timers run in their order: what would have been said is said by now.
+    tab.wait("new Promise((done) => setTimeout(() => done(true), 1000))")
+    assert not tab.run("document.querySelector('.asked button')")
+    assert "first time" not in tab.text(".asked")
+
+
 def test_a_small_screen_shows_the_answer_first(shown: Shown, tab: Tab) -> None:
     tab.look(width=360, height=780)
     shown()
