@@ -48,7 +48,7 @@ ADAPTATION_FIELDS = (
 #: Versions of software that a job names at most, and bytes of its configuration as JSON.
 MOST_VERSIONS, MAX_BYTES = 32, 2**20
 #: What names of models begin with that are no names of a hub.
-_OWN_NAMES = ("timm/", "zoo/")
+OWN_NAMES = ("timm/", "zoo/")
 
 _REFERENCES = ("model", "hf_config", "graph", "job_type")
 _LEFT_OUT = (
@@ -182,7 +182,7 @@ def _spread_hub_name(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     Keywords of the model are fields of its configuration that are to be others.
     """
     model = fields.get("model")
-    if not isinstance(model, str) or model.startswith(_OWN_NAMES):
+    if not isinstance(model, str) or model.startswith(OWN_NAMES):
         return fields
     # Imported here: most jobs name no model of a hub.
     from perfmodel.graph.hub_models.names import hub_model

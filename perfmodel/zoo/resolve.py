@@ -11,6 +11,7 @@ from perfmodel.graph.hub_models.names import DENOISERS
 from perfmodel.graph.hub_models.spoken_names import suggested_models
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_form import OWN_NAMES
 from perfmodel.types import Mode
 from perfmodel.zoo.size_check import check_size
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from perfmodel.zoo.bundle import ModelBundle
 
 #: What a model reference may start with.
-PREFIXES = ("timm/", "zoo/")
+PREFIXES = OWN_NAMES
 
 
 def build_bundle(job: Job, *, device: str = "meta", seed: int = 0) -> ModelBundle:
@@ -187,7 +188,7 @@ def _check_model_reference(job: Job) -> None:
             )
         return
     if not job.model.startswith(PREFIXES):
-        raise _unknown_model(job.model)
+        raise unknown_model(job.model)
     if job.model.startswith("timm/") and job.sequence_length is not None:
         raise InvalidInputError(
             f"{job.model} reads images; sequence_length does not apply. Leave it out.",
@@ -195,7 +196,8 @@ def _check_model_reference(job: Job) -> None:
         )
 
 
-def _unknown_model(name: str) -> UnknownModelError:
+def unknown_model(name: str) -> UnknownModelError:
+    """Return what is said of a name that no model has, with those that it may be meant for."""
     denoiser = DENOISERS.get(re.sub(r"[\s_]+", "-", name.casefold()))
     if denoiser is not None:
         return UnknownModelError(

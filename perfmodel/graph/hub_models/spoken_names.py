@@ -71,8 +71,10 @@ def suggested_models(said: str, *, others: Iterable[str] = (), limit: int = 5) -
     keys = {name: _fold(name.rpartition("/")[2]) for name in (*_full_names(), *others)}
     begin = [name for name, key in keys.items() if key.startswith(folded)]
     shorter = [name for name, key in keys.items() if len(key) > 3 and folded.startswith(key)]
-    by_key = {key: name for name, key in reversed(keys.items()) if key[0] == folded[0]}
-    near = [by_key[key] for key in nearest_names(folded, list(by_key), limit=limit)]
+    alike = nearest_names(
+        folded, [key for key in keys.values() if key[0] == folded[0]], limit=limit
+    )
+    near = [name for one in alike for name, key in keys.items() if key == one]
     hold = [name for name, key in keys.items() if len(folded) > 2 and folded in key]
     likely: dict[str, str] = {}
     for name in (*begin, *shorter, *near, *hold):
