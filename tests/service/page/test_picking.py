@@ -27,6 +27,16 @@ MEASURED = """(() => { const ask = window.fetch; window.fetch = async (url, opti
 }; })()"""
 
 
+#: Says of one accelerator what the service says of those that its model has learned nothing of.
+UNSEEN = """(() => { const ask = window.fetch; window.fetch = async (url, options) => {
+  const answer = await ask(url, options);
+  if (!String(url).endsWith('v1/matrix')) return answer;
+  const body = await answer.json();
+  body.warnings.push('The model has learned from no step on %s: the answer rests on others.');
+  return new Response(JSON.stringify(body), {headers: {'Content-Type': 'application/json'}});
+}; })()"""
+
+
 def choose(tab: Tab, selector: str, value: str) -> None:
     tab.run(
         f"(e => {{ e.value = {json.dumps(value)}; e.dispatchEvent(new Event('change', "
@@ -125,6 +135,17 @@ def test_what_nobody_measured_does_not_lead(shown: Shown) -> None:
     assert "beyond what was measured" in tab.text("#compare .caption")
     assert "calibrated" in tab.text("#prices tbody tr:first-child")
     assert tab.run("document.querySelectorAll('#compare svg .guessed').length") == 2
+
+
+def test_an_accelerator_that_nobody_measured_does_not_lead_either(shown: Shown) -> None:
+    # All three go beyond what was measured; of one the model has seen nothing at all.
+    tab = shown("?on=T4&versus=T4,H100-SXM5-80GB,L4")
+    tab.run(UNSEEN % "H100-SXM5-80GB")
+    tab.click("button.go")
+    tab.wait("document.querySelector('#prices tbody td').innerText !== 'H100-SXM5-80GB'")
+    assert rows(tab)[-1] == "H100-SXM5-80GB"
+    assert "beyond what was measured" in tab.text("#compare .caption")
+    assert tab.run("document.querySelectorAll('#compare svg .guessed').length") == 1
 
 
 def test_each_accelerator_is_compared_in_its_usual_precision(
