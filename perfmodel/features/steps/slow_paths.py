@@ -40,8 +40,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from perfmodel.features.arrays import FloatArray
+from perfmodel.features.steps.releases import has_fused_attention
 from perfmodel.features.steps.sketch import NEIGHBOUR_COLUMNS, StepSketch
-from perfmodel.types import AttentionKernel, Framework, Precision
+from perfmodel.types import Precision
 
 #: Columns of the work of a row, and of the seconds a unit of it takes.
 SLOW_PATHS: tuple[str, ...] = ("scores", "turns", "parts", "recursion", "weights")
@@ -53,8 +54,6 @@ _HALF_BYTES, _FULL_BYTES = (8.0, 4.0), (32.0, 12.0)
 #: Share of the bandwidth that streaming kernels reach.
 _STREAMING = 0.85
 _TURN_S = 0.3e-6
-#: PyTorch that has a fused kernel of attention.
-_FUSED_ATTENTION_TORCH = 2.0
 #: Bytes that pass for a score where attention is computed by its parts.
 _PARTS_HALF, _PARTS_FULL, _PARTS_AUTOCAST = 12.0, 24.0, 28.0
 #: Bytes on the way back over those on the way there; and the depth of all products over that.
@@ -124,7 +123,7 @@ def slow_path_rates(
     fused : bool
         A compiler that fuses has made the kernels.
     torch_version : float
-        As :func:`~perfmodel.features.steps.step_table.torch_version` tells it.
+        As :func:`~perfmodel.features.steps.releases.torch_version` tells it.
     parts_bytes : float
         Of a score of attention that is computed by its parts, see :func:`bytes_of_parts`; 0 where
         a kernel is fused.
@@ -151,9 +150,7 @@ def slow_path_rates(
     return [passing[fused] * byte_s, turn_s, 0.0, *again]
 
 
-def bytes_of_parts(
-    precision: Precision, software: Mapping[str, str], *, fused: bool, torch: float
-) -> float:
+def bytes_of_parts(precision: Precision, software: Mapping[str, str], *, fused: bool) -> float:
     """Return the bytes that pass for a score of attention, 0 where its kernel is fused.
 
     Parameters
@@ -163,29 +160,17 @@ def bytes_of_parts(
         leaves the softmax in half precision.
     fused : bool
         A compiler that fuses has made the kernels.
-    torch : float
-        Version of PyTorch, as for :func:`slow_path_rates`.
 
     Examples
     --------
     >>> from perfmodel.types import Precision
-    >>> [bytes_of_parts(Precision.AMP_FP16, software, fused=False, torch=1.9)
-    ...     for software in ({}, {"apex": "O2"}, {"attention": "fused"})]
+    >>> [bytes_of_parts(Precision.AMP_FP16, {"torch": "1.13.1", **said}, fused=False)
+    ...     for said in ({}, {"apex": "O2"}, {"attention": "fused"})]
     [28.0, 12.0, 0.0]
     """
-    if fused or _has_fused_kernel(software, torch):
+    if fused or has_fused_attention(software):
         return 0.0
     if precision in (Precision.FP32, Precision.TF32):
         return _PARTS_FULL
     is_autocast = precision.is_autocast and "apex" not in software
     return _PARTS_AUTOCAST if is_autocast else _PARTS_HALF
-
-
-def _has_fused_kernel(software: Mapping[str, str], torch: float) -> bool:
-    if stated := software.get("attention"):
-        return AttentionKernel(stated) is AttentionKernel.FUSED
-    framework = Framework.of(software)
-    # XLA fuses what a step of JAX is made of.
-    return framework is Framework.JAX or (
-        framework is Framework.PYTORCH and torch >= _FUSED_ATTENTION_TORCH
-    )

@@ -10,8 +10,7 @@ sketch and adds what depends on its device and its settings. For row i of a step
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +21,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.nodes import OP_CLASSES, STATIC_COLUMNS
 from perfmodel.features.roofline import device_share
+from perfmodel.features.steps.releases import TYPICAL_TORCH, torch_version
 from perfmodel.features.steps.row_sorts import row_sorts
 from perfmodel.features.steps.sketch import NEIGHBOUR_COLUMNS, StepSketch
 from perfmodel.features.steps.slow_paths import (
@@ -34,10 +34,7 @@ from perfmodel.features.steps.step import Step
 from perfmodel.graph.cost.base import OpClass
 from perfmodel.types import Compiler, Engine, Framework, MemoryFormat, Mode, Precision
 
-#: PyTorch version that stands for an unknown one, and the newest that steps were learned from,
-#: 2.13; the compilers that fuse.
-_TYPICAL_TORCH = 2.4
-_NEWEST_TORCH = 3.3
+#: Compilers that fuse.
 FUSING = (Compiler.INDUCTOR, Compiler.TENSORRT)
 
 _CODES = ("producer_class", "consumer_class")
@@ -277,7 +274,7 @@ def step_peaks(step: Step, lasting: float | None = None) -> list[float]:
 
 def _slow_rates(step: Step, laws: StepLaws) -> list[float]:
     fused, torch = step.compiler in FUSING, torch_version(step.software)
-    parts_bytes = bytes_of_parts(step.precision, step.software, fused=fused, torch=torch)
+    parts_bytes = bytes_of_parts(step.precision, step.software, fused=fused)
     return slow_path_rates(
         gpu=step.accelerator.kind == "gpu",
         fused=fused,
@@ -303,35 +300,12 @@ def step_settings(step: Step) -> list[float]:
         float(step.compiler in FUSING),
         float(step.compiler is Compiler.ONNXRUNTIME),
         float(step.accelerator.kind == "cpu"),
-        (version - _TYPICAL_TORCH),
+        (version - TYPICAL_TORCH),
         float(version < 2.0),
         float(step.alone),
         float(framework is Framework.TENSORFLOW),
         float(framework not in (Framework.PYTORCH, Framework.TENSORFLOW)),
     ]
-
-
-def torch_version(software: Mapping[str, str]) -> float:
-    """Return the PyTorch version as a number that grows by 0.1 per release.
-
-    Releases 1.0 to 1.13 are followed by 2.0, so 1.13 becomes 1.9; those before 1.0 count as it,
-    and those after the newest that was learned from as that: nothing tells how they differ.
-
-    Examples
-    --------
-    >>> torch_version({"torch": "2.4.0"}), torch_version({"torch": "1.13.0a0+d0d6b1f"})
-    (2.4, 1.9)
-    >>> torch_version({}), torch_version({"torch": "99.9"})
-    (2.4, 3.3)
-    """
-    match = re.match(r"(\d+)\.(\d+)", software.get("torch", ""))
-    if match is None:
-        return _TYPICAL_TORCH
-    major, minor = int(match[1]), int(match[2])
-    if major < 1:
-        major, minor = 1, 0
-    grown = 2.0 + (minor - 14) / 10 if major < 2 else major + minor / 10
-    return round(min(grown, _NEWEST_TORCH), 2)
 
 
 def device_facts(spec: AcceleratorSpec) -> list[float]:

@@ -33,6 +33,7 @@ import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.arrays import FloatArray
+from perfmodel.features.steps.releases import has_fused_attention, torch_version
 from perfmodel.graph.job import Job
 from perfmodel.placement.memory.memory_parts import MemoryParts
 from perfmodel.types import Mode, Precision
@@ -44,10 +45,10 @@ _OTHER_RUNTIME_BYTES = {"cpu": 300e6, "tpu": 500e6, "npu": 600e6}
 #: Workloads whose data set lies on the device.
 _DATA_ON_DEVICE = frozenset({"zoo/ncf"})
 
-#: Since this release the framework fuses attention and updates lists of parameters at once.
-_MODERN_TORCH = (2, 0)
-#: Releases before this one are told apart in the factors of measured workloads.
-_OLDER_TORCH = (1, 7)
+#: Since PyTorch 2.0 lists of parameters are updated at once; releases before 1.7 are told apart in
+#: the factors of measured workloads. As :func:`.releases.torch_version` counts them.
+_MODERN_TORCH = 2.0
+_OLDER_TORCH = 1.3
 
 _HALF = frozenset(
     {Precision.AMP_FP16, Precision.AMP_BF16, Precision.FP16, Precision.BF16, Precision.FP8}
@@ -66,8 +67,8 @@ class Overhead:
         ``rho f`` without the share that the replay of the allocator tells.
     has_allocator : ndarray of bool, shape (cells,)
         Whether a caching allocator rounds and scatters; False for a CPU.
-    is_modern : ndarray of bool, shape (cells,)
-        Whether attention is fused and the optimizer updates lists of parameters.
+    is_fused, is_modern : ndarray of bool, shape (cells,)
+        Whether attention is one kernel, and whether the optimizer updates lists of parameters.
     bucket_share, unfused_share, workspace_share : float
         ``beta``, ``kappa`` and ``omega``.
     """
@@ -76,6 +77,7 @@ class Overhead:
     held_bytes: FloatArray
     factor: FloatArray
     has_allocator: npt.NDArray[np.bool_]
+    is_fused: npt.NDArray[np.bool_]
     is_modern: npt.NDArray[np.bool_]
     bucket_share: float
     unfused_share: float
@@ -96,7 +98,7 @@ def demand_bytes(parts: MemoryParts, around: Overhead) -> FloatArray:
     """
     on_device = around.has_allocator
     scale = np.where(on_device, parts.reserved_ratio * around.factor, 1.0)
-    scores = np.where(on_device & ~around.is_modern, around.unfused_share, 0.0)
+    scores = np.where(on_device & ~around.is_fused, around.unfused_share, 0.0)
     activations = parts.activation_corners + (scores * parts.attention_bytes)[:, None]
     passing = (scale[:, None] * activations + parts.gradient_corners).max(axis=1)
     # Before it updated lists of tensors, the framework updated one parameter at a time.
@@ -124,7 +126,7 @@ def overhead(
     Parameters
     ----------
     job : Job or None
-        Its model, precision and version of torch are read.
+        Its model, precision and software are read.
     constants : mapping
         From :func:`constants_for`.
     replicas : array_like
@@ -141,6 +143,7 @@ def overhead(
         held_bytes=np.where(is_gpu, held * held_share(job, replicas), 0.0),
         factor=np.full(cells, factor * (1 + constants["scattered_share"])),
         has_allocator=is_gpu,
+        is_fused=np.full(cells, is_fused(job)),
         is_modern=np.full(cells, is_modern(job)),
         bucket_share=constants["bucket_share"],
         unfused_share=constants["unfused_share"],
@@ -229,6 +232,11 @@ def is_half(job: Job) -> bool:
     return job.arithmetic in _HALF
 
 
+def is_fused(job: Job | None) -> bool:
+    """Tell whether attention is one kernel; where nothing is said, it is."""
+    return has_fused_attention({} if job is None else job.software)
+
+
 def is_modern(job: Job | None) -> bool:
     """Tell whether a job runs on torch 2 or later; where nothing is said, it does."""
     return _torch(job) >= _MODERN_TORCH
@@ -239,9 +247,5 @@ def is_older(job: Job | None) -> bool:
     return _torch(job) < _OLDER_TORCH
 
 
-def _torch(job: Job | None) -> tuple[int, ...]:
-    text = "" if job is None else job.software.get("torch", "")
-    numbers = text.split("+")[0].split(".")[:2]
-    if len(numbers) < 2 or not all(number.isdigit() for number in numbers):
-        return _MODERN_TORCH
-    return tuple(int(number) for number in numbers)
+def _torch(job: Job | None) -> float:
+    return torch_version({} if job is None else job.software)

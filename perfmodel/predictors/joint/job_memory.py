@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.features.arrays import FloatArray, IntArray
+from perfmodel.features.steps.releases import torch_version
 from perfmodel.features.steps.step import Step
-from perfmodel.features.steps.step_table import torch_version
 from perfmodel.types import Framework
 
 #: What two cells of a job may have in common.

@@ -35,6 +35,7 @@ from perfmodel.placement.memory.memory_demand import (
     demand_bytes,
     generation,
     held_share,
+    is_fused,
     is_half,
     is_modern,
     is_older,
@@ -130,6 +131,7 @@ class Unknowns:
         )
         self._half = np.array([int(is_half(job)) for job in jobs])
         self._older = np.array([float(is_older(job)) for job in jobs])
+        self._fused = np.array([is_fused(job) for job in jobs])
         self._modern = np.array([is_modern(job) for job in jobs])
         self._held_share = np.array([held_share(row.job, row.replicas) for row in table.rows])
         self._names = list(_COMMON)
@@ -178,6 +180,7 @@ class Unknowns:
             held_bytes=np.exp(held)[self._workload] * self._held_share,
             factor=np.exp(log_factor),
             has_allocator=np.ones(len(self._workload), dtype=np.bool_),
+            is_fused=self._fused,
             is_modern=self._modern,
             bucket_share=math.exp(self.common(x, "bucket")),
             unfused_share=math.exp(self.common(x, "unfused")),

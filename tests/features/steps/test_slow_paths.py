@@ -170,8 +170,10 @@ def test_scores_are_written_by_the_parts_or_beside_a_fused_kernel_never_both() -
     assert parts[SCORES] == 0 and parts[PARTS] == pytest.approx(28 / 0.85e12)
 
 
-def _bytes(precision: Precision, torch: float = 2.4, *, fused: bool = False, **said: str) -> float:
-    return bytes_of_parts(precision, said, fused=fused, torch=torch)
+def _bytes(
+    precision: Precision, torch: str = "2.4.0", *, fused: bool = False, **said: str
+) -> float:
+    return bytes_of_parts(precision, {"torch": torch, **said}, fused=fused)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +183,7 @@ def _bytes(precision: Precision, torch: float = 2.4, *, fused: bool = False, **s
 def test_pytorch_has_a_fused_kernel_of_attention_since_2(
     precision: Precision, passing: float
 ) -> None:
-    assert _bytes(precision, 1.9) == passing and _bytes(precision, 2.0) == 0
+    assert _bytes(precision, "1.13.1") == passing and _bytes(precision, "2.0.1") == 0
 
 
 def test_other_frameworks_have_none_unless_a_compiler_makes_one() -> None:
@@ -191,10 +193,10 @@ def test_other_frameworks_have_none_unless_a_compiler_makes_one() -> None:
 
 
 def test_what_a_job_says_of_attention_goes_before_its_release() -> None:
-    assert _bytes(Precision.FP16, 1.9, attention="fused") == 0
-    assert _bytes(Precision.AMP_FP16, 2.4, attention="eager") == 28
+    assert _bytes(Precision.FP16, "1.13.1", attention="fused") == 0
+    assert _bytes(Precision.AMP_FP16, "2.4.0", attention="eager") == 28
 
 
 def test_apex_leaves_the_softmax_in_half_precision() -> None:
-    assert _bytes(Precision.AMP_FP16, 1.9, apex="O2") == 12
-    assert _bytes(Precision.FP32, 1.9, apex="O2") == 24
+    assert _bytes(Precision.AMP_FP16, "1.13.1", apex="O2") == 12
+    assert _bytes(Precision.FP32, "1.13.1", apex="O2") == 24

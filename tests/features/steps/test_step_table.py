@@ -12,6 +12,7 @@ import synthetic_workloads as made_up
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.power_limit import lasting_share
 from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.features.steps.releases import torch_version
 from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.features.steps.step import Step
 from perfmodel.features.steps.step_table import (
@@ -26,7 +27,6 @@ from perfmodel.features.steps.step_table import (
     step_peaks,
     step_settings,
     step_table,
-    torch_version,
 )
 from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 

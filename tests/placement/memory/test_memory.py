@@ -339,3 +339,18 @@ def test_copies_in_16_bits_are_there_once_however_many_micro_batches_are_in_flig
     assert each.tolist() == [[4 * 80 / 4]]
     one = MemoryPlan(micro_batches=8.0, has_copies=True)
     assert memory_parts(profile, one).activation_corners.tolist() == [[80.0]]
+
+
+def test_scores_are_kept_where_attention_is_no_single_kernel() -> None:
+    profile = dataclasses.replace(PROFILE, attention_bytes=2 * GB)
+
+    def demand(**software: str) -> float:
+        job = Job(model="m", mode=Mode.TRAINING, batch_size=1, software=software)
+        found = memory_columns(profile, [CATALOG.get("A100-SXM4-80GB")], job=job)
+        return float(found.demand_bytes[0])
+
+    fused = demand(torch="2.4.0")
+    kept = 2 * GB * fitted("memory")["common"]["unfused_share"]
+    assert demand(torch="2.4.0", attention="eager") > fused + kept
+    assert demand(framework="tensorflow") == demand(torch="2.4.0", attention="eager")
+    assert demand(torch="1.13.1", attention="fused") == fused < demand(torch="1.13.1")
