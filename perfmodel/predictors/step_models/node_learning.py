@@ -65,6 +65,7 @@ class LearningNetwork(nn.Module):
         self, devices: int, settings: NodeNetSettings, mean: torch.Tensor, scale: torch.Tensor
     ) -> None:
         super().__init__()
+        self.overlap = settings.overlap
         wide, narrow, count = settings.wide, settings.narrow, len(SETTING_COLUMNS)
         self.register_buffer("mean", mean)
         self.register_buffer("scale", scale)
@@ -105,9 +106,14 @@ class LearningNetwork(nn.Module):
         work = torch.from_numpy(e.roofline_s) * torch.exp(efficiency.clamp(*WORK_LIMITS))
         calls = calls + effects[:, LAUNCH].index_select(0, step)
         launch = LAUNCH_S * torch.exp(calls.clamp(*LAUNCH_LIMITS)) * torch.from_numpy(e.launches)
-        times = (work + torch.from_numpy(e.slow_s) + launch) * torch.from_numpy(e.count)
-        total = torch.zeros(len(e.steps)).index_add_(0, step, times)
-        return torch.log(total.clamp_min(_TICK_S))
+        count = torch.from_numpy(e.count)
+        parts = ((work + torch.from_numpy(e.slow_s)) * count, launch * count)
+        logs = [
+            self.overlap
+            * torch.zeros(len(e.steps)).index_add(0, step, one).clamp_min(_TICK_S).log()
+            for one in parts
+        ]
+        return torch.logaddexp(*logs) / self.overlap
 
     def _answers(
         self, e: Entries, rates: torch.Tensor, settings: torch.Tensor, facts: torch.Tensor
@@ -180,6 +186,7 @@ def learn(
             wide=settings.wide,
             narrow=settings.narrow,
             settings=len(SETTING_COLUMNS),
+            overlap=settings.overlap,
         ),
         unknown_variance=fitted.variance,
     )

@@ -140,7 +140,8 @@ class NodeNet:
             known = SETTING_COLUMNS[: len(settings)]
             if (tuple(facts["row_columns"]), settings) != (ROW_COLUMNS, known):
                 raise ValueError("it was trained on other columns")
-            model = cls(NodeNetSettings(**facts["settings"]))
+            # Before overlap was counted, work and launches added up.
+            model = cls(NodeNetSettings(**{"overlap": 1.0, **facts["settings"]}))
             model.devices_ = tuple(str(name) for name in facts["devices"])
             model.unknown_variance_ = np.array(facts["unknown_variance"], dtype=np.float64)
             model.network_ = NodeNetwork.of(
@@ -149,6 +150,7 @@ class NodeNet:
                 wide=model.settings.wide,
                 narrow=model.settings.narrow,
                 settings=len(settings),
+                overlap=model.settings.overlap,
             )
         except UNREADABLE as error:
             raise DamagedArtifactError(

@@ -2,8 +2,15 @@ r"""The network under the joint predictor: one efficiency per row, added up to a
 
 For row i of a step s on device d, with k(i) the kind of work of the row::
 
-    t_s = sum_i  c_i (r_i exp(e_i + u_{d,k(i)} + v_s S_{j(i)}) + l_i exp(o_i + u_{d,launch}) + x_i)
+    t_s = (W_s^p + L_s^p)^(1/p)
+    W_s = sum_i  c_i (r_i exp(e_i + u_{d,k(i)} + v_s S_{j(i)}) + x_i)
+    L_s = sum_i  c_i l_i exp(o_i + u_{d,launch})
     (e_i, o_i) = MLP(row_i, neighbourhood_i, rates of d at i, settings of s)
+
+The host calls ahead of what the device works on, so that the longer of both makes the step, and
+both where they are about equal: ``p`` is 3. Networks from before that added them up, ``p = 1``.
+The norm is homogeneous, so that a step is still the sum of its rows, each times the derivative of
+the step to it, ``(W_s / t_s)^(p - 1)`` and ``(L_s / t_s)^(p - 1)``: what a row is answered to take.
 
 ``c_i`` counts equal nodes, ``r_i`` is the roofline time of the row and ``l_i`` the calls it needs
 (a part of one inside a fused kernel), each of ``LAUNCH_S``. ``x_i`` is what a slow path costs
@@ -49,11 +56,15 @@ INPUT_LIMIT = 8.0
 WORK_LIMITS, LAUNCH_LIMITS = (-4.0, 7.0), (-4.0, 6.0)
 #: Entries that are multiplied at once: what they are made of stays in the cache of a core.
 _AT_ONCE = 4_096
+_TICK_S = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowTimes:
-    """Seconds of the entries of some steps, all equal nodes of a row together, shape (entries,)."""
+    """Seconds of the entries of some steps, all equal nodes of a row together, shape (entries,).
+
+    All of a step add up to it.
+    """
 
     work_s: Float32Array
     launch_s: Float32Array
@@ -76,6 +87,8 @@ class NodeNetwork:
     typical_effect, by_fact : ndarray, shapes (EFFECTS,) and (facts, EFFECTS)
         Effects of all other devices, see :mod:`.effect_facts`.
     by_setting, by_sort : ndarray, shapes (settings, EFFECTS) and (settings + products, sorts)
+    overlap : float
+        ``p``.
     """
 
     mean: Weights
@@ -94,10 +107,18 @@ class NodeNetwork:
     by_fact: Weights
     by_setting: Weights
     by_sort: Weights
+    overlap: float
 
     @classmethod
     def of(
-        cls, weights: Mapping[str, Weights], *, devices: int, wide: int, narrow: int, settings: int
+        cls,
+        weights: Mapping[str, Weights],
+        *,
+        devices: int,
+        wide: int,
+        narrow: int,
+        settings: int,
+        overlap: float,
     ) -> Self:
         """Make a network of weights by the names that they bear where they are kept.
 
@@ -107,7 +128,8 @@ class NodeNetwork:
             Weights of another network.
         """
         check_shapes(weights, _shapes(devices, wide, narrow, settings, len(weights["by_fact"])))
-        return cls(**{name: _turned(kept, weights[kept]) for name, kept in _KEPT.items()})
+        own = {name: _turned(kept, weights[kept]) for name, kept in _KEPT.items()}
+        return cls(**own, overlap=overlap)
 
     def to_weights(self) -> dict[str, Weights]:
         """Return what :meth:`of` takes."""
@@ -138,7 +160,21 @@ class NodeNetwork:
         work = e.roofline_s * np.exp(efficiency.clip(*WORK_LIMITS)) + e.slow_s
         calls += effects[:, LAUNCH][e.step]
         launch = np.float32(LAUNCH_S) * np.exp(calls.clip(*LAUNCH_LIMITS)) * e.launches
-        return RowTimes(work_s=work * e.count, launch_s=launch * e.count)
+        work, launch = work * e.count, launch * e.count
+        if self.overlap == 1.0:
+            return RowTimes(work_s=work, launch_s=launch)
+        of_work, of_launch = self._derivatives(e, work, launch)
+        return RowTimes(work_s=work * of_work[e.step], launch_s=launch * of_launch[e.step])
+
+    def _derivatives(
+        self, e: Entries, work: Float32Array, launch: Float32Array
+    ) -> tuple[Float32Array, Float32Array]:
+        """Return those of each step to its work and to its launches, shape (steps,) each."""
+        both = np.stack([np.bincount(e.step, one, len(e.steps)) for one in (work, launch)])
+        shares = both / np.maximum(both.max(axis=0), _TICK_S)
+        shares /= np.maximum((shares**self.overlap).sum(axis=0), _TICK_S) ** (1 / self.overlap)
+        of_work, of_launch = (shares ** (self.overlap - 1)).astype(np.float32)
+        return of_work, of_launch
 
     def _answers(self, e: Entries) -> Float32Array:
         """Return what the layers say of each entry, shape (2, entries)."""

@@ -19,6 +19,9 @@ class NodeNetSettings:
         Noise on the inputs that tell devices apart.
     tolerance : float
         Logarithmic error up to which the loss is quadratic.
+    overlap : float
+        Exponent of the norm that makes a step of what its device works and what its host calls,
+        see :mod:`.node_network`; 1 where they wait for each other.
     """
 
     seed: int = 0
@@ -30,3 +33,4 @@ class NodeNetSettings:
     tolerance: float = 0.1
     wide: int = 96
     narrow: int = 48
+    overlap: float = 3.0

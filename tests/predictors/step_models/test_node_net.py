@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -71,6 +72,27 @@ def test_times_of_rows_add_up_to_the_step(net: NodeNet) -> None:
         assert len(rows) == len(SAMPLES[position].step.sketch.count) and np.all(rows > 0)
         (expected,), _ = net.log_times(one)
         assert np.log(rows.sum()) == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_host_calls_while_the_device_works(net: NodeNet) -> None:
+    one = step_table([SAMPLES[77].step])
+    (together,), shares = net.log_times(one)
+    apart = deepcopy(net)
+    apart.network_ = replace(net.network_, overlap=1.0)
+    parts = apart.row_parts(one)
+    work, launch = parts.work_s.sum(), parts.launch_s.sum()
+    assert np.exp(together) == pytest.approx((work**3 + launch**3) ** (1 / 3), rel=1e-5)
+    # A hundredth more launches are that times their share.
+    more = (work**3 + (1.01 * launch) ** 3) ** (1 / 3)
+    assert np.log(more) - together == pytest.approx(0.01 * shares[0, LAUNCH], rel=0.02)
+
+
+def test_a_network_from_before_overlap_adds_up(net: NodeNet, tmp_path: Path) -> None:
+    net.save(tmp_path, "net")
+    stated = json.loads((tmp_path / "net.json").read_text())
+    assert stated["settings"].pop("overlap") == 3.0
+    (tmp_path / "net.json").write_text(json.dumps(stated))
+    assert NodeNet.load(tmp_path, "net").network_.overlap == 1.0
 
 
 def test_the_same_seed_learns_the_same(net: NodeNet) -> None:
