@@ -8,6 +8,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 #: Bytes without a head, or a piece of a body, becoming whole.
 MOST_UNREAD_BYTES = 128 * 1024
+#: At which a body that takes longer must come in: a slow line brings far more.
+LEAST_BYTES_PER_S = 16 * 1024
 
 _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
@@ -19,13 +21,15 @@ class BoundedRequests(HttpToolsProtocol):
     """HTTP with the compiled parser, which by itself keeps whatever is sent, for ever.
 
     Connections are closed that send endless heads (431 where nothing is being answered), endless
-    trailers, or no whole request in time: silent ones too.
+    trailers, or no whole request in time: silent ones too. A body has longer the more of it came.
     """
 
     #: From when the connection or the first byte of a further request is there, seconds.
     patience_s = 60.0
 
     _unread = 0
+    _begun_s = 0.0
+    _received = 0
     _is_whole = False
     _overdue: asyncio.TimerHandle | None = None
 
@@ -42,6 +46,7 @@ class BoundedRequests(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Count what does not become a part of a request."""
         self._unread += len(data)
+        self._received += len(data)
         super().data_received(data)
         if self._is_whole:
             return
@@ -72,7 +77,19 @@ class BoundedRequests(HttpToolsProtocol):
         super().on_message_complete()
 
     def _wait(self) -> None:
-        self._overdue = self.loop.call_later(self.patience_s, self.transport.close)
+        self._begun_s, self._received = self.loop.time(), 0
+        self._overdue = self.loop.call_later(self.patience_s, self._look)
+
+    def _look(self) -> None:
+        """Close the connection, unless its body comes in well enough or waits for this process."""
+        allowed_s = self.patience_s + self._received / LEAST_BYTES_PER_S
+        left_s = self._begun_s + allowed_s - self.loop.time()
+        if self.flow.read_paused:
+            left_s = max(left_s, self.patience_s)
+        if left_s <= 0:
+            self.transport.close()
+        else:
+            self._overdue = self.loop.call_later(left_s, self._look)
 
     def _end_wait(self) -> None:
         if self._overdue is not None:

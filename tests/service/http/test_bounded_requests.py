@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +16,11 @@ from waiting import PATIENCE_S, until
 
 pytest.importorskip("httptools")
 
-from service.http.bounded_requests import MOST_UNREAD_BYTES, BoundedRequests
+from service.http.bounded_requests import (
+    LEAST_BYTES_PER_S,
+    MOST_UNREAD_BYTES,
+    BoundedRequests,
+)
 from service.http.connections import parser
 
 BEGUN = b"POST / HTTP/1.1\r\nHost: here\r\n"
@@ -116,6 +121,21 @@ def test_requests_of_one_connection_are_counted_apart(port: int) -> None:
 def test_a_request_that_never_becomes_whole_ends_the_connection(hurried: int, begun: bytes) -> None:
     # recv() returns once the server closes; a server that waits would let it time out.
     assert talk(hurried, begun) == b""
+
+
+def test_a_body_that_comes_in_slowly_is_read_to_its_end(hurried: int) -> None:
+    # Three pieces, each after more than a hurried server waits for a body of which nothing came.
+    piece = b"a" * (2 * LEAST_BYTES_PER_S)
+    head = BEGUN + f"Connection: close\r\nContent-Length: {3 * len(piece)}\r\n\r\n".encode()
+    with socket.create_connection(("127.0.0.1", hurried), timeout=PATIENCE_S) as connection:
+        connection.sendall(head + piece)
+        for _ in range(2):
+            time.sleep(2 * Hurried.patience_s)
+            connection.sendall(piece)
+        said = b""
+        while part := connection.recv(65536):
+            said += part
+    assert said.endswith(str(3 * len(piece)).encode())
 
 
 def test_so_does_one_that_follows_an_answer(hurried: int) -> None:
