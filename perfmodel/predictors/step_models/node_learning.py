@@ -33,6 +33,7 @@ from perfmodel.predictors.step_models.node_entries import (
 )
 from perfmodel.predictors.step_models.node_network import (
     ALONE,
+    CPU,
     INPUT_LIMIT,
     LAUNCH_LIMITS,
     LAUNCH_S,
@@ -109,11 +110,11 @@ class LearningNetwork(nn.Module):
         count = torch.from_numpy(e.count)
         parts = ((work + torch.from_numpy(e.slow_s)) * count, launch * count)
         logs = [
-            self.overlap
-            * torch.zeros(len(e.steps)).index_add(0, step, one).clamp_min(_TICK_S).log()
+            torch.zeros(len(e.steps)).index_add(0, step, one).clamp_min(_TICK_S).log()
             for one in parts
         ]
-        return torch.logaddexp(*logs) / self.overlap
+        overlap = torch.where(settings[:, CPU] > 0, 1.0, self.overlap)
+        return torch.logaddexp(overlap * logs[0], overlap * logs[1]) / overlap
 
     def _answers(
         self, e: Entries, rates: torch.Tensor, settings: torch.Tensor, facts: torch.Tensor

@@ -51,6 +51,7 @@ from perfmodel.predictors.step_models.node_entries import (
 #: What one call costs where nothing is learned yet, seconds.
 LAUNCH_S = 1e-6
 ALONE = SETTING_COLUMNS.index("alone")
+CPU = SETTING_COLUMNS.index("cpu")
 #: Limits of standardised inputs, and of the logarithms of work and launch over what is expected.
 INPUT_LIMIT = 8.0
 WORK_LIMITS, LAUNCH_LIMITS = (-4.0, 7.0), (-4.0, 6.0)
@@ -88,7 +89,7 @@ class NodeNetwork:
         Effects of all other devices, see :mod:`.effect_facts`.
     by_setting, by_sort : ndarray, shapes (settings, EFFECTS) and (settings + products, sorts)
     overlap : float
-        ``p``.
+        ``p`` of all devices but CPUs.
     """
 
     mean: Weights
@@ -171,9 +172,10 @@ class NodeNetwork:
     ) -> tuple[Float32Array, Float32Array]:
         """Return those of each step to its work and to its launches, shape (steps,) each."""
         both = np.stack([np.bincount(e.step, one, len(e.steps)) for one in (work, launch)])
+        overlap = np.where(e.settings[:, CPU] > 0, 1.0, self.overlap)
         shares = both / np.maximum(both.max(axis=0), _TICK_S)
-        shares /= np.maximum((shares**self.overlap).sum(axis=0), _TICK_S) ** (1 / self.overlap)
-        of_work, of_launch = (shares ** (self.overlap - 1)).astype(np.float32)
+        shares /= np.maximum((shares**overlap).sum(axis=0), _TICK_S) ** (1 / overlap)
+        of_work, of_launch = (shares ** (overlap - 1)).astype(np.float32)
         return of_work, of_launch
 
     def _answers(self, e: Entries) -> Float32Array:

@@ -87,6 +87,15 @@ def test_the_host_calls_while_the_device_works(net: NodeNet) -> None:
     assert np.log(more) - together == pytest.approx(0.01 * shares[0, LAUNCH], rel=0.02)
 
 
+def test_a_cpu_calls_and_works_in_turn(net: NodeNet) -> None:
+    spec = replace(SAMPLES[77].step.accelerator, kind="cpu", link=None)
+    one = step_table([replace(SAMPLES[77].step, accelerator=spec, threads=1)])
+    (together,), _ = net.log_times(one)
+    apart = deepcopy(net)
+    apart.network_ = replace(net.network_, overlap=1.0)
+    assert apart.log_times(one)[0] == pytest.approx(together)
+
+
 def test_a_network_from_before_overlap_adds_up(net: NodeNet, tmp_path: Path) -> None:
     net.save(tmp_path, "net")
     stated = json.loads((tmp_path / "net.json").read_text())
