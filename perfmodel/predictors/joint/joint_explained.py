@@ -60,7 +60,7 @@ def explain_jointly(
 ) -> StepExplanation:
     """Explain an answer.
 
-    The node networks are additive: each row of the sketch has a time of its work and one of its
+    In the node networks each row of the sketch has a part of the step for its work and one for its
     launches, and all of them add up. What comes after them changes the whole step by a factor.
     """
     step = Step.of(workload)
