@@ -44,6 +44,11 @@ class FairQueue(Generic[T]):
         self._served: dict[str, int] = {}
         self._count = 0
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether anything waits for a place."""
+        return bool(self._waiting)
+
     def add(self, caller: str, item: T) -> None:
         """Let something wait for a place."""
         self._waiting.setdefault(caller, deque()).append(item)

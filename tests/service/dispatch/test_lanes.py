@@ -75,7 +75,7 @@ def test_background_rounds_do_not_wait_for_captures(tmp_path: Path) -> None:
         service.finish()
         service.capture.gate.shut()
         service.ask("predict", 504, job=endless(1), placement="A10", deadline_ms=1)
-        _await_depth(service, "capture", 1)
+        _await_depth(service, "background_capture", 1)
         # The known job is worked out in a later round all the same.
         question = {"job": KNOWN, "placement": "H100-SXM5-80GB"}
         service.ask("predict", **question, deadline_ms=1)
