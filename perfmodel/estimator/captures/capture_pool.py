@@ -15,6 +15,7 @@ from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.estimator.jobs.demand import IS_WANTED
 from perfmodel.graph.job import Job, job_reference
 from perfmodel.lru import LruCache
+from perfmodel.zoo.resolve import check_job
 from perfmodel.zoo.shipped.shipped_graphs import is_shipped
 from perfmodel.zoo.size_check import check_size
 
@@ -61,15 +62,15 @@ class CapturePool:
         BusyError
             No process was free in time.
         InvalidInputError
-            Its model is too large to be captured, by what the job says of it.
+            As :meth:`check`.
         CaptureBudgetError
             It takes more than its budget, or did so a little while ago.
         AbandonedError
             Nobody waits for it any more.
         """
+        self.check(job)
         terms = terms_of_request()
         budget = self.most.at_most(terms.budget)
-        check_size(job, most_nodes=budget.nodes)
         reference = job_reference(job)
         self._refuse_again(reference, budget)
         children = self._deriving if is_shipped(job) else self._capturing
@@ -81,6 +82,17 @@ class CapturePool:
             raise
         terms.uses.append(use)
         return step
+
+    def check(self, job: Job) -> None:
+        """Refuse a job that cannot be captured, by what it says, on the terms of its request.
+
+        Raises
+        ------
+        InvalidInputError
+            Its fields contradict each other, no model has its name, or its model is too large.
+        """
+        check_job(job)
+        check_size(job, most_nodes=self.most.at_most(terms_of_request().budget).nodes)
 
     def close(self) -> None:
         """End the children."""

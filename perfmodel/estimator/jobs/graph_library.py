@@ -41,10 +41,19 @@ class GraphLibrary:
         Captures a job that names a model; may take seconds.
     database : Database or None
         Keeps registered graphs and captures; None keeps nothing.
+    check : callable
+        Refuses a job that cannot be captured, by what it says; at once, before anybody waits.
     """
 
-    def __init__(self, *, capture: Capture, database: Database | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        capture: Capture,
+        database: Database | None = None,
+        check: Callable[[Job], None] = lambda job: None,
+    ) -> None:
         self._capture = capture
+        self._check = check
         self.database = database
         self._captures: SharedWork[CapturedStep] = SharedWork()
 
@@ -68,6 +77,7 @@ class GraphLibrary:
         key = _capture_key(view)
         kept = self._kept(key)
         if kept is None:
+            self._check(view)
             refuse_capture_here(view)
             kept = self._captures.run(key, partial(self._captured, key, view))
         captured, wanted = view.accumulation_steps, job.accumulation_steps
