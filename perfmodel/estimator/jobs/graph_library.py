@@ -135,12 +135,9 @@ class GraphLibrary:
         registration = database.registration(graph_hash) if database else None
         stored = database.registered_graph(graph_hash, facts_version()) if database else None
         if database is None or registration is None or stored is None:
-            known = database.registered() if database else ()
+            # None is suggested: whose graphs there are is not for everybody.
             raise UnknownGraphError(
-                graph_hash,
-                known=known,
-                pointer="/job/graph",
-                hint="Register it with POST /v1/graphs.",
+                graph_hash, pointer="/job/graph", hint="Register it with POST /v1/graphs."
             )
         _check_agreement(job, registration)
         step = self._step_of(stored)

@@ -61,6 +61,15 @@ REGISTRATIONS = Table(
     Column("owner", String(64)),
 )
 
+#: Which keys registered a graph; the same graph may be that of many, and the first corrects it.
+GRAPH_OWNERS = Table(
+    "graph_owners",
+    METADATA,
+    Column("owner", String(64), primary_key=True),
+    Column("hash", String(64), primary_key=True),
+    Column("created_at", String(32), nullable=False),
+)
+
 #: Jobs that were captured here, under a key that holds the versions of what captured them.
 CAPTURES = Table(
     "captures",

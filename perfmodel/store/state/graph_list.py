@@ -8,8 +8,15 @@ from typing import Any
 
 from sqlalchemy import Row, select, update
 
-from perfmodel.store.sql.shared_store import Page, SharedStore, raise_revision, record_from
-from perfmodel.store.sql.tables import REGISTRATIONS
+from perfmodel.store.sql.connections import now
+from perfmodel.store.sql.shared_store import (
+    Page,
+    SharedStore,
+    insert_into,
+    raise_revision,
+    record_from,
+)
+from perfmodel.store.sql.tables import GRAPH_OWNERS, REGISTRATIONS
 
 #: Name of the counter that each correction raises.
 REVISION = "graphs"
@@ -57,10 +64,30 @@ class RegisteredGraph:
 class GraphList(SharedStore):
     """Lists registered graphs; the graphs themselves are kept by ``Database``."""
 
-    def page(self, *, cursor: str | None = None, limit: int = 100) -> Page[RegisteredGraph]:
-        """Return some registered graphs, newest first."""
+    def page(
+        self, *, owner: str | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page[RegisteredGraph]:
+        """Return some registered graphs, newest first: those that a key registered, or all."""
         query, number = select(REGISTRATIONS), REGISTRATIONS.c.id
+        if owner is not None:
+            own = select(GRAPH_OWNERS.c.hash).where(GRAPH_OWNERS.c.owner == owner)
+            query = query.where(REGISTRATIONS.c.hash.in_(own))
         return self._page(query, number, _registered, cursor=cursor, limit=limit)
+
+    def keep_owner(self, graph_hash: str, owner: str) -> None:
+        """Keep that a key registered a graph, too."""
+        row = {"hash": graph_hash, "owner": owner, "created_at": now()}
+        with self._connections.writing() as connection:
+            connection.execute(
+                insert_into(connection, GRAPH_OWNERS).on_conflict_do_nothing(), [row]
+            )
+
+    def is_of(self, graph_hash: str, owner: str) -> bool:
+        """Tell whether a key registered a graph."""
+        table = GRAPH_OWNERS.c
+        query = select(table.hash).where(table.owner == owner, table.hash == graph_hash)
+        with self._connections.reading() as connection:
+            return connection.execute(query).first() is not None
 
     def find(self, graph_hash: str) -> RegisteredGraph | None:
         """Return a registered graph, or None."""
