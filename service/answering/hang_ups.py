@@ -16,8 +16,8 @@ T = TypeVar("T")
 class NoticesHangUps:
     """ASGI middleware: lets whoever waits for an answer know that its caller has gone.
 
-    It is looked for only while something is waited for, by which time the body is read. Lists and
-    streams of events, which ``GET`` asks for, notice by themselves.
+    It is looked for only while something is waited for, by which time the body is read. ``GET``
+    asks for what is short, and for streams of events, which notice by themselves.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -17,7 +17,8 @@ from perfmodel.estimator.jobs.capture_terms import (
     without_captures,
 )
 from service.access.callers import GUEST
-from service.answering.lanes import Lanes, ThreadPool, settle
+from service.answering.lanes import Lanes, settle
+from service.answering.thread_pool import ThreadPool
 from service.http.errors import OverloadedError
 
 #: When the work on a question starts at the earliest: after its answer is on its way.

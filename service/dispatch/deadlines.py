@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 from perfmodel.errors import NotInTimeError
 from perfmodel.estimator.jobs.demand import AbandonedError
 from service.answering.hang_ups import while_connected
-from service.answering.lanes import Answer, Lanes, note_failure
+from service.answering.lanes import Answer, Lanes
+from service.answering.thread_pool import note_failure
 from service.dispatch.background_rounds import BackgroundRounds, Preparation
 from service.dispatch.options import Options
 

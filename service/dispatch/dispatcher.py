@@ -19,9 +19,10 @@ from perfmodel.estimator.tables.ranking import Ranking
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plans.plan_search import PlanRanking
 from service.answering.answerer import Answerer
-from service.answering.lanes import ThreadPool, attended_lanes, unattended_lanes
+from service.answering.lanes import attended_lanes, unattended_lanes
 from service.answering.matrix_rows import predict_rows
 from service.answering.questions import AskedMatrix, read_matrix
+from service.answering.thread_pool import ThreadPool
 from service.dispatch.background_rounds import BackgroundRounds, Preparation
 from service.dispatch.deadlines import Deadlines
 from service.dispatch.loop_answers import LoopAnswers

@@ -18,7 +18,8 @@ from waiting import PATIENCE_S, until
 from perfmodel.estimator.jobs.capture_terms import TERMS, CaptureTerms
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.graph.job import Job
-from service.answering.lanes import ThreadPool, attended_lanes, unattended_lanes
+from service.answering.lanes import attended_lanes, unattended_lanes
+from service.answering.thread_pool import ThreadPool
 from service.dispatch.background_rounds import BackgroundRounds
 from service.http.errors import CLIENT_CLOSED_REQUEST, OverloadedError
 from service.metrics.registry import Metrics

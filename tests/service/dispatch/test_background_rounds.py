@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from waiting import PATIENCE_S
 
-from service.answering.lanes import ThreadPool, unattended_lanes
+from service.answering.lanes import unattended_lanes
+from service.answering.thread_pool import ThreadPool
 from service.dispatch.background_rounds import BackgroundRounds, Preparation
 from service.http.errors import OverloadedError
 from service.metrics.registry import Metrics

@@ -17,7 +17,7 @@ from waiting import PATIENCE_S, until
 from perfmodel.errors import BusyError
 from perfmodel.estimator.captures.turns import Turns
 from perfmodel.estimator.jobs.capture_terms import TERMS, CaptureTerms
-from service.answering.lanes import ThreadPool
+from service.answering.thread_pool import ThreadPool
 from service.http.errors import OverloadedError, TooManyWaitingError
 from service.metrics.registry import Metrics
 
