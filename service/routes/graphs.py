@@ -223,7 +223,6 @@ def _register(
             owner=owner,
         )
         registered.note(graph)
-        registered.keep_owner(graph.content_hash, owner)
         kept = registered.find(graph.content_hash)
         assert kept is not None
     else:

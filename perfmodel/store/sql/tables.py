@@ -61,15 +61,6 @@ REGISTRATIONS = Table(
     Column("owner", String(64)),
 )
 
-#: Which keys registered a graph; the same graph may be that of many, and the first corrects it.
-GRAPH_OWNERS = Table(
-    "graph_owners",
-    METADATA,
-    Column("owner", String(64), primary_key=True),
-    Column("hash", String(64), primary_key=True),
-    Column("created_at", String(32), nullable=False),
-)
-
 #: Jobs that were captured here, under a key that holds the versions of what captured them.
 CAPTURES = Table(
     "captures",
@@ -92,8 +83,9 @@ JOBS = Table(
     Column("created_at", String(32), nullable=False),
 )
 
-#: Which keys registered a job; the same job may be that of many.
-JOB_OWNERS = Table(
+#: Which keys registered a job, or a graph after the first that did, under the hash of its content;
+#: the same one may be that of many.
+OWNERS = Table(
     "job_owners",
     METADATA,
     Column("owner", String(64), primary_key=True),
