@@ -228,6 +228,7 @@ def _register(
     else:
         created = False
         refuse_others(kept, stated)
+    if not created:
         registered.keep_owner(graph.content_hash, owner)
     return {
         "graph": graph.content_hash,

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select
 
 from perfmodel.store.sql.connections import now
 from perfmodel.store.sql.shared_store import Page, SharedStore, insert_into, record_from
-from perfmodel.store.sql.tables import OWNERS, JOBS
+from perfmodel.store.sql.tables import JOBS, OWNERS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
