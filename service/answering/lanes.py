@@ -107,18 +107,25 @@ class Lanes:
         """Run something and wait for it, as long as the caller is there."""
         return await while_wanted(self.submit(action, *args))
 
+    async def run_as_capture(self, action: Callable[..., T], *args: Any) -> T:
+        """Run something in the place of a capture, and wait for it as :meth:`run` does."""
+        return await while_wanted(self._submit(partial(action, *args), self._lanes[-1:]))
+
     def submit(self, action: Callable[..., T], *args: Any) -> Answer[T]:
         """Run something; as :meth:`ThreadPool.submit`, whose errors the future may hold too."""
-        answer: Answer[T] = Answer()
-        context = copy_context()
-        context.run(IS_WANTED.set, lambda: answer.is_wanted)
-        self._begin(answer, context, partial(action, *args), self._lanes)
-        return answer
+        return self._submit(partial(action, *args), self._lanes)
 
     def close(self) -> None:
         """Let the threads end."""
         for lane in self._lanes:
             lane.threads.close()
+
+    def _submit(self, work: Callable[[], T], lanes: tuple[Lane, ...]) -> Answer[T]:
+        answer: Answer[T] = Answer()
+        context = copy_context()
+        context.run(IS_WANTED.set, lambda: answer.is_wanted)
+        self._begin(answer, context, work, lanes)
+        return answer
 
     def _begin(
         self, answer: Answer[T], context: Context, work: Callable[[], T], lanes: tuple[Lane, ...]

@@ -35,9 +35,8 @@ def depth(service: HeldService, queue: str = "capture") -> float:
     return service.metrics()[f'perfmodel_queue_depth{{queue="{queue}"}}']
 
 
-def hang_up(service: HeldService, path: str, question: dict[str, Any]) -> int:
+def hang_up(service: HeldService, path: str, body: bytes, kind: bytes = b"application/json") -> int:
     """Ask, hang up once the question waits for a capture, and return the status."""
-    body = orjson.dumps(question)
     sent: list[int] = []
 
     async def asked() -> None:
@@ -54,18 +53,18 @@ def hang_up(service: HeldService, path: str, question: dict[str, Any]) -> int:
             if "status" in message:
                 sent.append(message["status"])
 
-        await service.app(_scope(path, body), receive, send)
+        await service.app(_scope(path, body, kind), receive, send)
 
     asyncio.run(asked())
     return sent[0]
 
 
-def _scope(path: str, body: bytes) -> dict[str, Any]:
+def _scope(path: str, body: bytes, kind: bytes) -> dict[str, Any]:
     return {
         "type": "http", "method": "POST", "path": path, "raw_path": path.encode(),
         "query_string": b"", "root_path": "", "scheme": "http", "http_version": "1.1",
         "headers": [
-            (b"host", b"localhost"), (b"content-type", b"application/json"),
+            (b"host", b"localhost"), (b"content-type", kind),
             (b"content-length", str(len(body)).encode()),
         ],
         "client": ("127.0.0.1", 9), "server": ("127.0.0.1", 8000), "state": {},
@@ -81,11 +80,22 @@ def test_questions_of_callers_who_hung_up_leave_the_queue(
         service.capture.gate.shut()
         for number in range(MANY):
             question = {"job": job(number), "placement": "A10", **deadline}
-            assert hang_up(service, path, question) == CLIENT_CLOSED_REQUEST
+            assert hang_up(service, path, orjson.dumps(question)) == CLIENT_CLOSED_REQUEST
             # What has a process is not taken it away from before somebody needs that.
             until(lambda: depth(service) <= 1)
         service.capture.gate.open()
         assert service.ask("predict", job=job(MANY), placement="A10")["throughput"]
+
+
+def test_uploads_of_callers_who_hung_up_leave_the_queue(tmp_path: Path) -> None:
+    with (
+        held_service(tmp_path, capture_processes=1, capture_wait_s=PATIENCE_S) as service,
+        service.app.state.turns.turn("another"),
+    ):
+        for _ in range(3):
+            status = hang_up(service, "/v1/graphs", b"x", b"application/octet-stream")
+            assert status == CLIENT_CLOSED_REQUEST
+        until(lambda: not depth(service))
 
 
 def test_questions_past_their_deadline_leave_the_queue(tmp_path: Path) -> None:
