@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from held_service import HeldService, held_service, one_or_another
 from waiting import PATIENCE_S, until
 
 from perfmodel.estimator.jobs.capture_terms import TERMS, CaptureTerms
+from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.graph.job import Job
 from service.answering.lanes import attended_lanes, unattended_lanes
@@ -110,6 +111,27 @@ def test_questions_past_their_deadline_leave_the_queue(tmp_path: Path) -> None:
         for number in range(MANY):
             answer = service.ask("predict", job=job(number), placement="A10", deadline_ms=1)
             assert answer["throughput"]
+
+
+def test_what_one_of_two_gives_up_goes_on_for_the_other(tmp_path: Path) -> None:
+    with held_service(tmp_path) as service, ThreadPoolExecutor(1) as other:
+        captured: list[Job] = []
+
+        def counting(job: Job) -> CapturedStep:
+            captured.append(job)
+            return one_or_another(job)
+
+        service.capture.capture = counting
+        service.capture.gate.shut()
+        question: dict[str, Any] = {"job": job(1), "placement": "A10"}
+        # As bodies they are two questions, of one job: its capture is shared.
+        patient = other.submit(service.ask, "predict", **question, deadline_ms=600_000)
+        until(lambda: depth(service))
+        service.ask("predict", 504, **question, deadline_ms=60)
+        service.capture.gate.open()
+        assert patient.result(PATIENCE_S)["model_version"] == "held/1"
+        service.finish()
+        assert len(captured) == 1
 
 
 def test_who_comes_for_what_nobody_waits_for_is_answered(tmp_path: Path) -> None:
