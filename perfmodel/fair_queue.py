@@ -44,6 +44,11 @@ class FairQueue(Generic[T]):
         self._served: dict[str, int] = {}
         self._count = 0
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether anything waits for a place."""
+        return bool(self._waiting)
+
     def add(self, caller: str, item: T) -> None:
         """Let something wait for a place."""
         self._waiting.setdefault(caller, deque()).append(item)
@@ -56,6 +61,7 @@ class FairQueue(Generic[T]):
         waiting.remove(item)
         if not waiting:
             del self._waiting[caller]
+        self._forget(caller)
         return True
 
     def take(self) -> tuple[str, T] | None:
@@ -79,8 +85,11 @@ class FairQueue(Generic[T]):
         self._working[caller] -= 1
         if not self._working[caller]:
             del self._working[caller]
+        self._forget(caller)
+
+    def _forget(self, caller: str) -> None:
         if not self.open_of(caller):
-            del self._served[caller]
+            self._served.pop(caller, None)
 
     def open_of(self, caller: str) -> int:
         """Return how much of a caller waits or is under way."""

@@ -16,6 +16,7 @@ from service.access import install as access
 from service.adapters import dstack, kserve, slurm
 from service.adapters.kubernetes import extender, volcano, webhook
 from service.adapters.kubernetes.cluster import Cluster
+from service.answering.hang_ups import NoticesHangUps
 from service.campaigns.open_streams import OpenStreams
 from service.dispatch.capture_reports import CaptureReports
 from service.dispatch.direct import DirectPredictions
@@ -226,6 +227,7 @@ def _surround(
         limit_bytes=settings.max_body_bytes,
         limits_bytes=uploads,
     )
+    app.add_middleware(NoticesHangUps)
     app.add_middleware(CaptureReports, most=settings.capture_budget)
     state = dispatcher.state
     access.install(app, settings, state.database.connections, state.watch)

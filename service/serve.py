@@ -45,7 +45,9 @@ def app_from_settings(settings: Settings | None = None) -> FastAPI:
     settings = settings or Settings()
     turns = Turns(settings.capture_processes, most_wait_s=settings.capture_wait_s)
     capture = CapturePool(turns, most=settings.capture_budget)
-    graphs = GraphLibrary(capture=capture, database=Database(settings.database))
+    graphs = GraphLibrary(
+        capture=capture, database=Database(settings.database), check=capture.check
+    )
     models = local_models(settings.models, settings.models_options, settings.models_cache)
     estimator = Estimator.from_folder(models, graphs=graphs)
     return create_app(estimator, settings, turns=turns, on_close=capture.close)

@@ -17,6 +17,8 @@ from waiting import PATIENCE_S, until
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator import CapturedStep, Estimator
+from perfmodel.estimator.captures.turns import Turns
+from perfmodel.estimator.jobs.capture_terms import terms_of_request
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.job import Job
@@ -84,14 +86,16 @@ class NonsenseModel(HeldModel):
 
 @dataclass
 class HeldCapture:
-    """Captures as another does, when the gate is open."""
+    """Captures as another does, a few jobs at a time, when the gate is open."""
 
     capture: Callable[[Job], CapturedStep]
     gate: Gate = field(default_factory=Gate)
+    turns: Turns = field(default_factory=lambda: Turns(2, most_wait_s=PATIENCE_S))
 
     def __call__(self, job: Job) -> CapturedStep:
-        self.gate.pass_through()
-        return self.capture(job)
+        with self.turns.turn(terms_of_request().caller):
+            self.gate.pass_through()
+            return self.capture(job)
 
 
 def one_or_another(job: Job) -> CapturedStep:

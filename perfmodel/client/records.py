@@ -269,6 +269,9 @@ class Promotion:
     model: Annotated[str, "The version that shall serve."]
     serving: Annotated[str, "The version that serves in the worker that answers."]
     change: ModelChange
+    changed: Annotated[
+        bool, "False where it served already; `change` is then the one that stands."
+    ] = True
     problems: tuple[str, ...] = ()
 
 

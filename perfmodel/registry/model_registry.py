@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +175,7 @@ class ModelRegistry:
         force: bool = False,
         check: Callable[[], object] = lambda: None,
     ) -> Change:
-        """Let a version serve, on every host.
+        """Let a version serve, on every host; one that serves already goes on, checked once more.
 
         Parameters
         ----------
@@ -184,18 +184,26 @@ class ModelRegistry:
         check : callable
             Raises what is wrong with it beyond its files.
 
+        Returns
+        -------
+        Change
+            What was written; of a version that serves already the change that stands.
+
         Raises
         ------
         DamagedArtifactError
             A file of it is not what was written.
         InvalidInputError
-            It serves already, or was refused.
+            It was refused.
         OvertakenError
             Somebody promoted another one, or removed this one, at the same time.
         """
         self._check_promotable(name, version, force=force)
         self.versions.content(name, version)
         check()
+        history = self.history(name)
+        if history.serving == version:
+            return _standing(history, version)
         return self._let_serve(name, version, PROMOTE, why)
 
     def rollback(
@@ -278,8 +286,6 @@ class ModelRegistry:
         history = self.history(name)
         state = history.states.get(version)
         _refuse_deleted(name, version, history)
-        if history.serving == version:
-            raise InvalidInputError(f"{name}/{version} serves already.")
         if state is State.REFUSED and not force:
             why = next(c.why for c in reversed(history.changes) if c.version == version)
             raise InvalidInputError(
@@ -318,6 +324,12 @@ class ModelRegistry:
         return self.log(name).append(
             version, state, action=action, by=self._by, why=why, previous=previous
         )
+
+
+def _standing(history: History, version: str) -> Change:
+    """Return the change by which a version serves."""
+    made = (one for one in reversed(history.changes) if one.version == version)
+    return replace(next(one for one in made if one.state is State.SERVING), previous=version)
 
 
 def _refuse_deleted(name: str, version: str, history: History) -> None:

@@ -57,7 +57,8 @@ class Change:
         Who, when (UTC, by the clock of whoever wrote it: shown, never compared), and for what
         reason.
     previous : str or None
-        The version that served when this was written.
+        The version that served when this was written; where the same one is asked for again, that
+        one, and nothing is written.
     """
 
     sequence: int
@@ -69,6 +70,11 @@ class Change:
     at: str
     why: str = ""
     previous: str | None = None
+
+    @property
+    def is_standing(self) -> bool:
+        """Whether it stood before it was asked for, so that nothing was written."""
+        return self.previous == self.version
 
     @property
     def file_name(self) -> str:

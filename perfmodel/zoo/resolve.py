@@ -13,7 +13,9 @@ from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import OWN_NAMES
 from perfmodel.types import Mode
+from perfmodel.zoo.references.reference import build_reference, check_reference
 from perfmodel.zoo.size_check import check_size
+from perfmodel.zoo.timm_names import check_timm_name
 
 if TYPE_CHECKING:
     from perfmodel.capture.program import Program
@@ -63,8 +65,6 @@ def build_bundle(job: Job, *, device: str = "meta", seed: int = 0) -> ModelBundl
         return build_timm(
             name, job.model_kwargs, batch_size=job.batch_size, device=device, seed=seed
         )
-    from perfmodel.zoo.references.reference import build_reference
-
     return build_reference(
         name,
         job.model_kwargs,
@@ -189,6 +189,8 @@ def _check_model_reference(job: Job) -> None:
         return
     if not job.model.startswith(PREFIXES):
         raise unknown_model(job.model)
+    prefix, _, name = job.model.partition("/")
+    (check_timm_name if prefix == "timm" else check_reference)(name)
     if job.model.startswith("timm/") and job.sequence_length is not None:
         raise InvalidInputError(
             f"{job.model} reads images; sequence_length does not apply. Leave it out.",

@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 
-from perfmodel.errors import InvalidInputError, UnknownModelError
+from perfmodel.errors import InvalidInputError
 from perfmodel.zoo.bundle import ModelBundle, building_on
 from perfmodel.zoo.libraries import import_timm
 from perfmodel.zoo.losses import ClassificationLoss, FeatureLoss
 from perfmodel.zoo.structure_check import REFUSED, structure_of
+from perfmodel.zoo.timm_names import unknown_timm_model
 
 #: Arguments of ``timm.create_model`` that change what is built into something else than a model.
 _REFUSED_KWARGS = frozenset({"features_only", "scriptable", "exportable", "no_jit"})
@@ -105,12 +106,7 @@ def _checked_name(name: str) -> str:
     structure = name.partition(".")[0]
     timm = import_timm()
     if not timm.models.is_model(structure):
-        raise UnknownModelError(
-            f"timm/{name}",
-            known=[f"timm/{known}" for known in timm.list_models()],
-            pointer="/job/model",
-            hint=f"timm {timm.__version__} is installed.",
-        )
+        raise unknown_timm_model(name, timm.list_models())
     return structure
 
 

@@ -87,8 +87,8 @@ RULES: tuple[Rule, ...] = (
     _rule(_WRITE, "/v1/accelerators", Scope.ADMIN),
     _rule(_READ, "/v1/prices", Scope.PREDICT),
     _rule(_WRITE, "/v1/prices", Scope.ADMIN),
-    _rule(_READ, "/v1/campaigns", Scope.PREDICT),
-    # A campaign keeps accelerators busy.
+    # A campaign names the jobs that it measures, also of others, and keeps accelerators busy.
+    _rule(_READ, "/v1/campaigns", Scope.ADMIN),
     _rule(_WRITE, "/v1/campaigns", Scope.ADMIN),
     # What a retraining says names jobs and reporters, and it decides what everybody is answered.
     _rule(_READ, "/v1/retrain", Scope.ADMIN),

@@ -1,215 +1,201 @@
-"""Threads for what takes long: callers in turn, a bound on what may wait, and two lanes.
-
-One lane never waits for a capture; the other is for what has to.
-"""
+"""Lanes of threads: one never waits for a graph, one for shipped ones alone, one for captures."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
+import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
+from concurrent.futures import Future
+from contextvars import Context, copy_context
 from functools import partial
-from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.jobs.capture_terms import (
     CaptureNeededError,
-    terms_of_request,
+    capturing_only,
     without_captures,
 )
-from perfmodel.fair_queue import FairQueue
-from service.access.callers import GUEST
-from service.http.errors import OverloadedError, TooManyWaitingError
+from perfmodel.estimator.jobs.demand import IS_WANTED, LOOK_S, AbandonedError
+from perfmodel.graph.job import Job
+from perfmodel.zoo.shipped.shipped_graphs import is_shipped
+from service.answering.thread_pool import ThreadPool, while_wanted
 from service.metrics.registry import Metrics
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+#: Threads that answer. They hold one lock in turn, and the loop waits for it with them: two for one
+#: caller, so that what is short passes what is long, and one that stays free for the next.
+_ANSWERING = 3
+#: Questions that wait for graphs while nobody waits for them, half of them of one key. One too many
+#: is turned away and not the oldest: that is nearest to its end, and who asks again brings it up.
+_MOST_UNATTENDED = 64
 
-class ThreadPool:
-    """A pool of threads with a queue that is counted; callers take turns (:class:`FairQueue`).
 
-    What is under way counts until it is through, whoever still waits for it. Of what may wait, one
-    key brings half at most, so that there is room for others.
+class Answer(Future[T]):
+    """What comes of a question, in whichever lane.
+
+    Attributes
+    ----------
+    is_wanted : bool
+        Whether anybody waits for it; who comes for it again says so here.
+    stage : Future or None
+        The work on it in one lane.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_wanted = True
+        self.stage: Future[T] | None = None
+
+    def cancel(self) -> bool:
+        """Say that nobody waits for it; returns False where it has begun.
+
+        What waits for a capture then ends by itself; what computes goes on to its end.
+        """
+        self.is_wanted = False
+        return self.stage is not None and self.stage.cancel()
+
+    def settle(self, stage: Future[T]) -> None:
+        """End as the work in the last lane did."""
+        if stage.cancelled():
+            super().cancel()
+        elif self.set_running_or_notify_cancel():
+            settle(self, stage)
+
+
+class Lane(NamedTuple):
+    """Threads, and how far they go with a question.
 
     Parameters
     ----------
-    name : str
-        Of the queue in the metrics.
-    most : int
-        What may wait or be under way.
+    running : callable
+        Runs something as far as it may capture here.
     """
 
-    def __init__(self, name: str, metrics: Metrics, *, workers: int, most: int) -> None:
-        self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix=name)
-        self._queue: FairQueue[tuple[Future[Any], Callable[[], Any]]] = FairQueue(workers)
-        self._depth = metrics.queue(name)
-        self._most = most
-        self._most_of_a_key = max(1, most // 2)
-        self._count = 0
-        self._is_closed = False
-        self._lock = Lock()
-
-    @property
-    def count(self) -> int:
-        """What waits or is under way."""
-        return self._count
-
-    async def run(self, action: Callable[..., T], *args: Any) -> T:
-        """Run something and wait for it."""
-        return await asyncio.wrap_future(self.submit(action, *args))
-
-    def submit(self, action: Callable[..., T], *args: Any) -> Future[T]:
-        """Run something, for the caller whose request this is and on its terms.
-
-        Raises
-        ------
-        OverloadedError
-            As many as may wait already do.
-        TooManyWaitingError
-            As many of this key as may.
-        """
-        caller = terms_of_request().caller
-        future: Future[T] = Future()
-        with self._lock:
-            if self._is_closed:
-                raise RuntimeError("The threads have ended.")
-            self._refuse_one_too_many(caller)
-            self._queue.add(caller, (future, partial(copy_context().run, action, *args)))
-            self._count += 1
-        self._depth.inc()
-        future.add_done_callback(self._leave)
-        self._hand_out()
-        return future
-
-    def check_room(self) -> None:
-        """Raise what :meth:`submit` would, had the caller whose request this is something to run.
-
-        Raises
-        ------
-        OverloadedError, TooManyWaitingError
-            As :meth:`submit`.
-        """
-        with self._lock:
-            self._refuse_one_too_many(terms_of_request().caller)
-
-    def close(self) -> None:
-        """Let the threads end."""
-        with self._lock:
-            self._is_closed = True
-            left = self._queue.clear()
-        for future, _ in left:
-            future.cancel()
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
-    def _refuse_one_too_many(self, caller: str) -> None:
-        if self._count >= self._most:
-            raise OverloadedError(
-                f"{self._count} questions already wait for a capture or the model. Try again "
-                "later, or state deadline_ms to be answered by the analytical model."
-            )
-        if caller in ("", GUEST):
-            return
-        waiting = self._queue.open_of(caller)
-        if waiting >= self._most_of_a_key:
-            raise TooManyWaitingError(
-                f"{waiting} questions of this key already wait. Let some be answered first, and "
-                "try again."
-            )
-
-    def _hand_out(self) -> None:
-        while True:
-            with self._lock:
-                taken = None if self._is_closed else self._queue.take()
-                if taken is None:
-                    return
-                self._pool.submit(self._work, *taken)
-
-    def _work(self, caller: str, work: tuple[Future[Any], Callable[[], Any]]) -> None:
-        future, action = work
-        if future.set_running_or_notify_cancel():
-            try:
-                result = action()
-            except BaseException as error:
-                future.set_exception(error)
-            else:
-                future.set_result(result)
-        with self._lock:
-            self._queue.done(caller)
-        self._hand_out()
-
-    def _leave(self, future: Future[Any]) -> None:
-        with self._lock:
-            self._count -= 1
-        self._depth.dec()
-
-
-def note_failure(future: Future[Any]) -> None:
-    """Log what went wrong with something that nobody waits for any more."""
-    error = None if future.cancelled() else future.exception()
-    if isinstance(error, PerfModelError):
-        logger.debug("what went on in the background could not be answered: %s", error)
-    elif error is not None:
-        logger.error("what went on in the background failed", exc_info=error)
+    threads: ThreadPool
+    running: Callable[..., Any]
 
 
 class Lanes:
-    """Runs everything where nothing waits for a capture, and again in the other lane what must.
+    """Runs everything in the first lane, and again in the next one what needs a graph from there.
 
     A question about known jobs, a list or an observation so never stands behind a capture, however
-    many are asked for. What is run twice has changed nothing the first time: jobs are captured
-    before anything else is done with them.
-
-    Parameters
-    ----------
-    quick : ThreadPool
-        A capture that is needed here sends its question to the other lane.
-    captures : ThreadPool
-        Where captures are waited for; a thread for each that may wait.
+    many are asked for, and none that needs but a shipped graph behind others. What is run again
+    has changed nothing before: jobs are captured before anything else is done with them.
     """
 
-    def __init__(self, quick: ThreadPool, captures: ThreadPool) -> None:
-        self.quick = quick
-        self.captures = captures
+    def __init__(self, *lanes: Lane) -> None:
+        self._lanes = lanes
+
+    @property
+    def quick(self) -> ThreadPool:
+        """The first lane."""
+        return self._lanes[0].threads
+
+    @property
+    def captures(self) -> ThreadPool:
+        """The last lane."""
+        return self._lanes[-1].threads
 
     @property
     def count(self) -> int:
-        """What waits or is under way, in both lanes."""
-        return self.quick.count + self.captures.count
+        """What waits or is under way, in all lanes."""
+        return sum(lane.threads.count for lane in self._lanes)
 
     async def run(self, action: Callable[..., T], *args: Any) -> T:
-        """Run something and wait for it."""
-        return await asyncio.wrap_future(self.submit(action, *args))
+        """Run something and wait for it, as long as the caller is there."""
+        return await while_wanted(self.submit(action, *args))
 
-    def submit(self, action: Callable[..., T], *args: Any) -> Future[T]:
+    async def run_as_capture(self, action: Callable[..., T], *args: Any) -> T:
+        """Run something in the place of a capture, and wait for it as :meth:`run` does."""
+        return await while_wanted(self._submit(partial(action, *args), self._lanes[-1:]))
+
+    def submit(self, action: Callable[..., T], *args: Any) -> Answer[T]:
         """Run something; as :meth:`ThreadPool.submit`, whose errors the future may hold too."""
-        answer: Future[T] = Future()
-        answer.set_running_or_notify_cancel()
-        context = copy_context()
-
-        def pass_on(first: Future[T]) -> None:
-            error = _error_of(first)
-            if not isinstance(error, CaptureNeededError):
-                settle(answer, first)
-                return
-            try:
-                second = context.run(self.captures.submit, action, *args)
-            except (PerfModelError, RuntimeError) as refused:  # the latter once they are closed
-                answer.set_exception(refused)
-            else:
-                second.add_done_callback(lambda done: settle(answer, done))
-
-        self.quick.submit(without_captures, action, *args).add_done_callback(pass_on)
-        return answer
+        return self._submit(partial(action, *args), self._lanes)
 
     def close(self) -> None:
         """Let the threads end."""
-        self.quick.close()
-        self.captures.close()
+        for lane in self._lanes:
+            lane.threads.close()
+
+    def _submit(self, work: Callable[[], T], lanes: tuple[Lane, ...]) -> Answer[T]:
+        answer: Answer[T] = Answer()
+        context = copy_context()
+        context.run(IS_WANTED.set, lambda: answer.is_wanted)
+        self._begin(answer, context, work, lanes)
+        return answer
+
+    def _begin(
+        self, answer: Answer[T], context: Context, work: Callable[[], T], lanes: tuple[Lane, ...]
+    ) -> None:
+        lane, *rest = lanes
+
+        def pass_on(stage: Future[T]) -> None:
+            if not isinstance(_error_of(stage), CaptureNeededError):
+                answer.settle(stage)
+                return
+            try:
+                self._begin(answer, context, work, tuple(rest))
+            except (PerfModelError, RuntimeError) as refused:  # the latter once they are closed
+                answer.set_exception(refused)
+
+        answer.stage = context.run(lane.threads.submit, lane.running, work)
+        answer.stage.add_done_callback(pass_on)
+        if not answer.is_wanted:  # who cancelled it may have done so to its last stage
+            answer.cancel()
+
+
+def attended_lanes(metrics: Metrics, *, most: int, most_captures: int) -> Lanes:
+    """Return the lanes of questions that somebody waits for.
+
+    Parameters
+    ----------
+    most, most_captures : int
+        What may wait for threads, and for graphs; for those each has a thread of its own.
+    """
+    graphs = {"workers": most_captures, "most": most_captures}
+    return Lanes(
+        Lane(ThreadPool("answer", metrics, workers=_ANSWERING, most=most), without_captures),
+        Lane(ThreadPool("shipped", metrics, **graphs), partial(capturing_only, is_shipped)),
+        Lane(ThreadPool("capture", metrics, **graphs), partial(capturing_only, _any)),
+    )
+
+
+def unattended_lanes(metrics: Metrics, attended: ThreadPool, *, places: int) -> Lanes:
+    """Return the lanes of questions that wait for graphs, and nobody for them.
+
+    Parameters
+    ----------
+    attended : ThreadPool
+        Where captures are waited for: those here begin, and go on, while places are left.
+    """
+    one_by_one = {"workers": 1, "most": _MOST_UNATTENDED}
+
+    def while_places_are_left(work: Callable[[], T]) -> T:
+        is_wanted = IS_WANTED.get()
+        IS_WANTED.set(lambda: is_wanted() and attended.count < places)
+        while True:
+            while attended.count >= places and is_wanted():
+                time.sleep(LOOK_S)
+            try:
+                return work()
+            except AbandonedError:  # crowded out, unless it was taken back
+                if not is_wanted():
+                    raise
+
+    return Lanes(
+        Lane(
+            ThreadPool("background_shipped", metrics, **one_by_one),
+            partial(capturing_only, is_shipped),
+        ),
+        Lane(ThreadPool("background_capture", metrics, **one_by_one), while_places_are_left),
+    )
+
+
+def _any(job: Job) -> bool:
+    return True
 
 
 def settle(answer: Future[T], done: Future[T]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -10,8 +11,14 @@ from contextvars import Context, copy_context
 from typing import Any, NamedTuple
 
 from perfmodel.errors import PerfModelError
-from perfmodel.estimator.jobs.capture_terms import CaptureNeededError, without_captures
-from service.answering.lanes import ThreadPool, settle
+from perfmodel.estimator.jobs.capture_terms import (
+    CaptureNeededError,
+    terms_of_request,
+    without_captures,
+)
+from service.access.callers import GUEST
+from service.answering.lanes import Lanes, settle
+from service.answering.thread_pool import ThreadPool
 from service.http.errors import OverloadedError
 
 #: When the work on a question starts at the earliest: after its answer is on its way.
@@ -37,11 +44,13 @@ class Preparation(NamedTuple):
 
 
 class _Work(NamedTuple):
+    key: Hashable
     full: Callable[[], Any]
     preparation: Preparation | None
     future: Future[Any]
     #: Of the request that asked.
     context: Context
+    caller: str
 
 
 class BackgroundRounds:
@@ -50,36 +59,54 @@ class BackgroundRounds:
     Parameters
     ----------
     threads : ThreadPool
-        Where rounds are worked through; they wait for no capture.
-    captures : ThreadPool
-        Where captures are waited for.
+        Where rounds are worked through; they wait for no graph.
+    later : Lanes
+        Where graphs are waited for.
     """
 
-    def __init__(self, threads: ThreadPool, captures: ThreadPool) -> None:
+    def __init__(self, threads: ThreadPool, later: Lanes) -> None:
         self._threads = threads
-        self._captures = captures
+        self._later = later
         self._waiting: dict[Hashable, _Work] = {}
+        self._of_caller: Counter[str] = Counter()
+        #: Questions that wait for graphs.
+        self._for_graphs: dict[Hashable, Future[Any]] = {}
         self._begun_s = -_EVERY_S
 
     def add(
         self, key: Hashable, full: Callable[[], Any], preparation: Preparation | None
     ) -> Future[Any] | None:
-        """Work on a question that is not waiting yet; None where there is no room for it."""
-        if len(self._waiting) >= _MOST:
+        """Work on a question that is not waiting yet; None where there is no room for it.
+
+        Of what may wait, one key brings half at most.
+        """
+        caller = terms_of_request().caller
+        own = 0 if caller in ("", GUEST) else self._of_caller[caller]
+        if len(self._waiting) >= _MOST or own >= _MOST // 2:
             return None
         if not self._waiting:
             loop = asyncio.get_running_loop()
             loop.call_at(max(loop.time() + _AFTER_S, self._begun_s + _EVERY_S), self._begin)
-        work = self._waiting[key] = _Work(full, preparation, Future(), copy_context())
+        work = self._waiting[key] = _Work(key, full, preparation, Future(), copy_context(), caller)
+        self._of_caller[caller] += 1
         return work.future
 
     def forget(self, key: Hashable) -> bool:
-        """Take back a question; returns whether its round has not begun."""
-        work = self._waiting.pop(key, None)
-        return work is not None and work.future.cancel()
+        """Take back a question; returns whether it is not being answered here.
+
+        One that waits for a graph is: who asks for it otherwise shares its capture.
+        """
+        work, waits = self._waiting.pop(key, None), self._for_graphs.pop(key, None)
+        if work is not None:
+            self._of_caller[work.caller] -= 1
+            work.future.cancel()
+        if waits is not None:
+            waits.cancel()
+        return work is not None or waits is not None
 
     def _begin(self) -> None:
         waiting, self._waiting = list(self._waiting.values()), {}
+        self._of_caller.clear()
         if not waiting:
             return
         self._begun_s = asyncio.get_running_loop().time()
@@ -104,14 +131,21 @@ class BackgroundRounds:
             try:
                 work.future.set_result(without_captures(work.full))
             except CaptureNeededError:
-                self._capture_for(work)
+                self._wait_for_graph(work)
             except Exception as error:
                 work.future.set_exception(error)
 
-    def _capture_for(self, work: _Work) -> None:
+    def _wait_for_graph(self, work: _Work) -> None:
         try:
-            answered = work.context.run(self._captures.submit, work.full)
+            answered = work.context.run(self._later.submit, work.full)
         except (PerfModelError, RuntimeError) as error:  # the latter once they are closed
             work.future.set_exception(error)
-        else:
-            answered.add_done_callback(lambda done: settle(work.future, done))
+            return
+        self._for_graphs[work.key] = answered
+
+        def leave(done: Future[Any]) -> None:
+            if self._for_graphs.get(work.key) is done:
+                del self._for_graphs[work.key]
+            settle(work.future, done)
+
+        answered.add_done_callback(leave)

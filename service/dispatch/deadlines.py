@@ -5,10 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from typing import Any, NamedTuple, TypeVar, cast
 
 from perfmodel.errors import NotInTimeError
-from service.answering.lanes import Lanes, ThreadPool, note_failure
+from perfmodel.estimator.jobs.demand import AbandonedError
+from service.answering.hang_ups import while_connected
+from service.answering.lanes import Answer, Lanes
+from service.answering.thread_pool import note_failure
 from service.dispatch.background_rounds import BackgroundRounds, Preparation
 from service.dispatch.options import Options
 
@@ -20,19 +26,30 @@ _RESERVE_S = 0.0015
 _LEAST_S = 0.010
 
 
+class _UnderWay(NamedTuple):
+    """Work on a question, and how many wait for it."""
+
+    future: Future[Any]
+    waiting: list[Options]
+
+
 class Deadlines:
     """Runs what answers in full, no longer than the caller waits; it then goes on unattended.
 
+    What has not begun by then leaves its place to those who wait, and stands with other questions
+    that nobody waits for (:class:`BackgroundRounds`); what a caller who hung up has left there is
+    not worked on any more.
+
     Parameters
     ----------
-    background : ThreadPool
-        Where it runs, with others, if nobody waits for it from the start.
+    rounds : BackgroundRounds
+        Where it runs, with others, if nobody waits for it.
     """
 
-    def __init__(self, threads: Lanes, background: ThreadPool) -> None:
+    def __init__(self, threads: Lanes, rounds: BackgroundRounds) -> None:
         self._threads = threads
-        self._rounds = BackgroundRounds(background, threads.captures)
-        self._under_way: dict[Hashable, Future[Any]] = {}
+        self._rounds = rounds
+        self._under_way: dict[Hashable, _UnderWay] = {}
 
     @property
     def under_way(self) -> int:
@@ -61,19 +78,26 @@ class Deadlines:
             It did not come in time.
         OverloadedError
             Too many wait already.
+        ClientDisconnect
+            The caller has gone.
         """
-        assert options.left_s is not None
-        left_s = options.left_s - _RESERVE_S
-        if left_s < _LEAST_S:
-            self._go_on(key, full, preparation)
-            raise _too_late(options)
-        answer = asyncio.wrap_future(self._start(key, full))
-        # Nobody asks after what fails once the caller has gone.
-        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
-        done, _ = await asyncio.wait({answer}, timeout=left_s)
-        if not done:
-            raise _too_late(options)
-        return answer.result()
+        go_on = partial(self._go_on, key, full, preparation)
+        while (left_s := _left_s(options)) >= _LEAST_S:
+            work = self._start(key, full)
+            work.waiting.append(options)
+            try:
+                return cast(T, await while_connected(work.future, left_s))
+            except TimeoutError:
+                _call_if_withdrawn(work.future, go_on)
+                raise _too_late(options) from None
+            except AbandonedError:
+                continue  # all who waited for it before had gone just as this one came
+            finally:
+                work.waiting.remove(options)
+                if not work.waiting:
+                    work.future.cancel()
+        go_on()
+        raise _too_late(options)
 
     def _go_on(
         self, key: Hashable, full: Callable[[], Any], preparation: Preparation | None
@@ -84,23 +108,41 @@ class Deadlines:
             if future is not None:
                 self._note(key, future)
 
-    def _start(self, key: Hashable, full: Callable[[], T]) -> Future[T]:
+    def _start(self, key: Hashable, full: Callable[[], Any]) -> _UnderWay:
         known = self._under_way.get(key)
         if known is not None and not self._rounds.forget(key):
+            if isinstance(known.future, Answer):
+                known.future.is_wanted = True
             return known
-        future = self._threads.submit(full)
-        self._note(key, future)
-        return future
+        return self._note(key, self._threads.submit(full))
 
-    def _note(self, key: Hashable, future: Future[Any]) -> None:
-        self._under_way[key] = future
+    def _note(self, key: Hashable, future: Future[Any]) -> _UnderWay:
+        noted = self._under_way[key] = _UnderWay(future, [])
 
         def leave(done: Future[Any]) -> None:
-            if self._under_way.get(key) is done:
+            if self._under_way.get(key) is noted:
                 del self._under_way[key]
             note_failure(done)
 
         future.add_done_callback(leave)
+        return noted
+
+
+def _call_if_withdrawn(future: Future[Any], action: Callable[[], None]) -> None:
+    """Call something once work has ended without having begun."""
+    loop, context = asyncio.get_running_loop(), copy_context()
+
+    def ended(done: Future[Any]) -> None:
+        if done.cancelled() or isinstance(done.exception(), AbandonedError):
+            with suppress(RuntimeError):  # the loop may be closed
+                loop.call_soon_threadsafe(action, context=context)
+
+    future.add_done_callback(ended)
+
+
+def _left_s(options: Options) -> float:
+    assert options.left_s is not None
+    return options.left_s - _RESERVE_S
 
 
 def _too_late(options: Options) -> NotInTimeError:

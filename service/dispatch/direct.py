@@ -6,13 +6,14 @@ less time than a route takes to be found, to resolve what it depends on and to b
 
 from __future__ import annotations
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from perfmodel.errors import PerfModelError
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.options import HEADER as DEADLINE
 from service.http.bodies import body_of, json_bytes
-from service.http.errors import problem_of, problem_response
+from service.http.errors import answer_to_nobody, problem_of, problem_response
 
 PATH = "/v1/predict"
 
@@ -42,6 +43,8 @@ class DirectPredictions:
             answer = await self._dispatcher.predict(body)
         except PerfModelError as error:
             await problem_response(problem_of(error))(scope, receive, send)
+        except ClientDisconnect:
+            await answer_to_nobody()(scope, receive, send)
         else:
             written = json_bytes(answer)
             headers = [(b"content-length", str(len(written)).encode()), (b"content-type", _JSON)]

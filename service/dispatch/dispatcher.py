@@ -19,10 +19,11 @@ from perfmodel.estimator.tables.ranking import Ranking
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plans.plan_search import PlanRanking
 from service.answering.answerer import Answerer
-from service.answering.lanes import Lanes, ThreadPool
+from service.answering.lanes import attended_lanes, unattended_lanes
 from service.answering.matrix_rows import predict_rows
 from service.answering.questions import AskedMatrix, read_matrix
-from service.dispatch.background_rounds import Preparation
+from service.answering.thread_pool import ThreadPool
+from service.dispatch.background_rounds import BackgroundRounds, Preparation
 from service.dispatch.deadlines import Deadlines
 from service.dispatch.loop_answers import LoopAnswers
 from service.dispatch.options import Options, split_options
@@ -40,9 +41,6 @@ from service.versions.model_source import ModelSource
 T = TypeVar("T")
 Answer = TypeVar("Answer", bound=Curve | Ranking | PlanRanking | Explanation)
 
-#: Threads that answer. They hold one lock in turn, and the loop waits for it with them: two for one
-#: caller, so that what is short passes what is long, and one that stays free for the next.
-_ANSWERING = 3
 #: Questions of a route that may wait for an analytical answer.
 _MOST_FALLBACKS = 64
 #: Versions of the model that may wait to be loaded.
@@ -70,17 +68,18 @@ class Dispatcher:
         self.state = State.beside(estimator, observations_keep_s=settings.observations_keep_s)
         self._settings = settings
         most = settings.max_waiting
-        waiting = settings.max_waiting_captures
-        self.threads = Lanes(
-            ThreadPool("answer", self.metrics, workers=_ANSWERING, most=most),
-            ThreadPool("capture", self.metrics, workers=waiting, most=waiting),
+        self.threads = attended_lanes(
+            self.metrics, most=most, most_captures=settings.max_waiting_captures
         )
         self._background = ThreadPool("background", self.metrics, workers=1, most=most)
+        self._later = unattended_lanes(
+            self.metrics, self.threads.captures, places=settings.capture_processes
+        )
         self._fallbacks = ThreadPool("fallback", self.metrics, workers=1, most=_MOST_FALLBACKS)
         self.loads = ThreadPool("models", self.metrics, workers=1, most=_MOST_LOADS)
         self.looks = ThreadPool("model_store", self.metrics, workers=1, most=_MOST_LOADS)
         self.source = ModelSource(settings, on_look=self.metrics.model_store)
-        self.deadlines = Deadlines(self.threads, self._background)
+        self.deadlines = Deadlines(self.threads, BackgroundRounds(self._background, self._later))
         self.loop_answers = LoopAnswers()
         self.models = LoadedVersions(
             estimator,
@@ -204,7 +203,8 @@ class Dispatcher:
         """Let the threads end."""
         self.prefetch.close()
         self.shadow.close()
-        for threads in (self.threads, self._background, self._fallbacks, self.loads, self.looks):
+        later = (self._background, self._later)
+        for threads in (self.threads, *later, self._fallbacks, self.loads, self.looks):
             threads.close()
         self.state.close()
 

@@ -18,7 +18,8 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator import PreparedJob
 from service.answering.answerer import Answerer
-from service.answering.lanes import Lanes, ThreadPool, note_failure
+from service.answering.lanes import Lanes
+from service.answering.thread_pool import ThreadPool, note_failure
 from service.dispatch.loop_answers import LoopAnswers
 from service.http.errors import OverloadedError
 from service.metrics.registry import Metrics

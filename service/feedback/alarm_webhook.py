@@ -17,7 +17,7 @@ import orjson
 
 from perfmodel.errors import InvalidInputError, StoreError
 from perfmodel.store.feedback import Alarm, AlarmStore
-from service.answering.lanes import note_failure
+from service.answering.thread_pool import note_failure
 
 logger = logging.getLogger(__name__)
 

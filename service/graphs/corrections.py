@@ -31,7 +31,7 @@ class GraphCorrections:
     def correct(
         self, graph_hash: str, facts: dict[str, Any], *, caller: str, is_administrator: bool
     ) -> bool:
-        """State facts of a graph anew; False where it is not registered.
+        """State facts of a graph anew; False where it is not registered, for all that they know.
 
         Parameters
         ----------
@@ -41,7 +41,7 @@ class GraphCorrections:
         Raises
         ------
         NotYoursError
-            Another key registered it.
+            Another key registered it before.
         InvalidInputError
             Nothing is stated.
         """
@@ -52,11 +52,11 @@ class GraphCorrections:
                 pointer="/query",
             )
         found = self._list.find(graph_hash)
-        if found is None:
+        if found is None or not (is_administrator or self._list.is_of(graph_hash, caller)):
             return False
         if not is_administrator and found.owner != caller:
             raise NotYoursError(
-                "Another key registered this graph; it or an administrator can correct it."
+                "Another key registered this graph before; it or an administrator can correct it."
             )
         corrected = self._list.correct(graph_hash, facts)
         self._forget()

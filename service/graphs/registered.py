@@ -29,17 +29,21 @@ class RegisteredGraphs:
         """Keep what there is to say of a graph that was registered."""
         self._list.keep_facts(graph.content_hash, _facts(graph))
 
-    def page(self, *, cursor: str | None, limit: int) -> Page[dict[str, Any]]:
-        """Return some registered graphs, newest first."""
-        page = self._list.page(cursor=cursor, limit=limit)
+    def keep_owner(self, graph_hash: str, owner: str) -> None:
+        """Keep that a graph is that of a key, as well as of those that registered it before."""
+        self._list.keep_owner(graph_hash, owner)
+
+    def page(self, *, owner: str | None, cursor: str | None, limit: int) -> Page[dict[str, Any]]:
+        """Return some registered graphs, newest first: those that a key registered, or all."""
+        page = self._list.page(owner=owner, cursor=cursor, limit=limit)
         return Page(
             items=tuple(_entry(found, self._facts_of(found)) for found in page.items),
             next_cursor=page.next_cursor,
         )
 
-    def show(self, graph_hash: str) -> dict[str, Any] | None:
-        """Return what there is to say of a graph, registered or captured here; None without it."""
-        canonical = self._database.graph(graph_hash)
+    def show(self, graph_hash: str, owner: str | None = None) -> dict[str, Any] | None:
+        """Return what there is to say of a graph; None where :meth:`canonical` has none."""
+        canonical = self.canonical(graph_hash, owner)
         if canonical is None:
             return None
         graph = from_json(canonical)
@@ -54,8 +58,16 @@ class RegisteredGraphs:
         unpriced = dict(sorted(cost_table(graph).unpriced.items()))
         return {**_entry(registered, _facts(graph)), "unpriced_operators": unpriced}
 
-    def canonical(self, graph_hash: str) -> bytes | None:
-        """Return a whole graph as canonical JSON, or None."""
+    def canonical(self, graph_hash: str, owner: str | None = None) -> bytes | None:
+        """Return a whole graph as canonical JSON; None where it is not there, or not shown.
+
+        Parameters
+        ----------
+        owner : str or None
+            The key that is shown what it registered; None is shown all, captured graphs too.
+        """
+        if owner is not None and not self._list.is_of(graph_hash, owner):
+            return None
         return self._database.graph(graph_hash)
 
     def _facts_of(self, found: RegisteredGraph) -> GraphFacts | None:

@@ -33,8 +33,8 @@ logger = logging.getLogger(__name__)
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 
-#: Of a request whose sender hung up before it was whole; nobody reads it. As nginx has it, since no
-#: standard has one.
+#: Of a request whose sender hung up before it was answered; nobody reads it. As nginx has it, since
+#: no standard has one.
 CLIENT_CLOSED_REQUEST = 499
 
 #: Seconds after which a caller that was turned away may try again.
@@ -165,6 +165,14 @@ def problem_response(
     )
 
 
+def answer_to_nobody() -> Response:
+    """Return the response to a caller who has gone.
+
+    No defect of the service: its log and its alerts are not for callers to fill.
+    """
+    return Response(status_code=CLIENT_CLOSED_REQUEST)
+
+
 def not_found(detail: str | None = None) -> HTTPException:
     """Return what a route raises where there is nothing."""
     return HTTPException(HTTPStatus.NOT_FOUND, detail)
@@ -242,8 +250,7 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_disconnect(_: Request, __: Exception) -> Response:
-    # No defect of the service: its log and its alerts are not for callers to fill.
-    return Response(status_code=CLIENT_CLOSED_REQUEST)
+    return answer_to_nobody()
 
 
 async def _on_defect(request: Request, error: Exception) -> Response:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
+from collections.abc import Callable, Hashable
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from http import HTTPStatus
+from threading import Lock
 from typing import Any, TextIO
 
 import orjson
@@ -49,11 +53,56 @@ class JsonLines(logging.Formatter):
         return orjson.dumps(line, default=str).decode()
 
 
+class AtMost(logging.Filter):
+    """Lets a few lines a second of one kind through; the next one says how many were left out.
+
+    Lines are of one kind that one place of the code writes, about requests those of one status.
+    Requests that were answered are no flood, and pass.
+
+    Parameters
+    ----------
+    per_s : int
+        Lines of one kind in one second, >= 1.
+    """
+
+    def __init__(self, per_s: int = 10, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._per_s = per_s
+        self._clock = clock
+        self._lock = Lock()
+        #: By kind the second that was written in last, the lines of it, and those left out since.
+        self._written: dict[Hashable, tuple[int, int, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether a line is written."""
+        status = getattr(record, "facts", {}).get("status")
+        if status is not None and status < HTTPStatus.BAD_REQUEST:
+            return True
+        left_out = self._counted((record.pathname, record.lineno, status))
+        if left_out:
+            record.msg = f"{record.getMessage()} ({left_out} like it were left out before)"
+            record.args = None
+        return left_out is not None
+
+    def _counted(self, kind: Hashable) -> int | None:
+        """Count a line; returns how many were left out before it, None where it is as well."""
+        with self._lock:
+            now = int(self._clock())
+            second, lines, left_out = self._written.get(kind, (now, 0, 0))
+            lines = lines if second == now else 0
+            if lines >= self._per_s:
+                self._written[kind] = (now, lines, left_out + 1)
+                return None
+            self._written[kind] = (now, lines + 1, 0)
+            return left_out
+
+
 def configure(*, level: str = "info", as_json: bool = True, stream: TextIO | None = None) -> None:
     """Send everything that is logged in this process to a stream.
 
     Replaces the handlers of the root logger and of the server, so that each line appears once. The
-    server's own line for each request stays off: the service writes it itself.
+    server's own line for each request stays off: the service writes it itself. No flood of one kind
+    fills the stream (:class:`AtMost`).
 
     Parameters
     ----------
@@ -68,6 +117,7 @@ def configure(*, level: str = "info", as_json: bool = True, stream: TextIO | Non
     handler = logging.StreamHandler(stream or sys.stderr)
     plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler.setFormatter(JsonLines() if as_json else plain)
+    handler.addFilter(AtMost())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     stated = logging.getLevelNamesMapping()[level.upper()]

@@ -16,7 +16,7 @@ from perfmodel.graph.cost import cost_table
 from perfmodel.graph.ir import Graph
 from perfmodel.requests import MAX_COUNT
 from perfmodel.types import Mode, Precision
-from service.access.callers import caller_of, is_administrator
+from service.access.callers import caller_of, is_administrator, owner_shown
 from service.dispatch.dispatcher import Dispatcher, dispatcher_of
 from service.graphs.corrections import GraphCorrections, refuse_others
 from service.graphs.onnx_upload import read_onnx
@@ -104,7 +104,7 @@ async def register(
             "dimensions": _dimensions(dimensions),
         }
         state = request.app.state
-        body = await dispatcher.threads.captures.run(
+        body = await dispatcher.threads.run_as_capture(
             read_onnx, body, capture, state.settings.onnx_budget, state.turns
         )
     stated = {"mode": mode, "batch_size": batch_size, "tokens_per_sample": tokens_per_sample}
@@ -123,10 +123,11 @@ async def graphs(
     cursor: Cursor = None,
     limit: Limit = 100,
 ) -> Response:
-    """List registered graphs in pages."""
+    """List graphs in pages: those that this key registered, of an administrator's all."""
     registered = RegisteredGraphs(dispatcher_of(request).state.database)
+    mine = owner_shown(request)
     page = await dispatcher_of(request).threads.run(
-        lambda: registered.page(cursor=cursor, limit=limit)
+        lambda: registered.page(owner=mine, cursor=cursor, limit=limit)
     )
     return page_response("graphs", page, dict)
 
@@ -144,13 +145,16 @@ async def graph(
         Query(description="`json`: the whole graph, as `perfmodel capture` writes it."),
     ] = "facts",
 ) -> Response:
-    """Return what there is to say of a graph, or all of it; there are no weights in it."""
+    """Return what there is to say of a graph, or all of it; there are no weights in it.
+
+    One that this key registered, to an administrator any, those that were captured here too.
+    """
     registered = RegisteredGraphs(dispatcher_of(request).state.database)
     # Not every text can be asked of a database.
     if not graph.isalnum():
         raise not_found()
-    show: Callable[[str], Any] = registered.canonical if form == "json" else registered.show
-    found = await dispatcher_of(request).threads.run(show, graph)
+    show: Callable[..., Any] = registered.canonical if form == "json" else registered.show
+    found = await dispatcher_of(request).threads.run(show, graph, owner_shown(request))
     if found is None:
         raise not_found()
     return etagged_response(request, found)
@@ -174,8 +178,8 @@ async def correct(
 ) -> Response:
     """State anew how a graph was captured; what is left out stays, and so does the graph.
 
-    The key that registered it may do so, and administrators. Later answers follow, those of other
-    hosts within 2 s; jobs that state what was wrong are refused from then on.
+    The key that registered it first may do so, and administrators. Later answers follow, those of
+    other hosts within 2 s; jobs that state what was wrong are refused from then on.
     """
     if not graph.isalnum():
         raise not_found()
@@ -224,6 +228,8 @@ def _register(
     else:
         created = False
         refuse_others(kept, stated)
+    if not created:
+        registered.keep_owner(graph.content_hash, owner)
     return {
         "graph": graph.content_hash,
         "node_count": len(graph.nodes),

@@ -75,7 +75,9 @@ def _lines(header: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     folder, model = Path(header["folder"]), header["model"]
     budget = CaptureBudget(time_s=header["capture_timeout_s"])
     capture = CapturePool(Turns(places=1), most=budget)
-    graphs = GraphLibrary(capture=capture, database=Database(header["database"]))
+    graphs = GraphLibrary(
+        capture=capture, database=Database(header["database"]), check=capture.check
+    )
     estimator = Estimator.from_folder(folder, graphs=graphs)
     state = State.beside(estimator)
     try:

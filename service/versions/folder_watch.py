@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from perfmodel.registry.pins import PINS
-from service.answering.lanes import ThreadPool
+from service.answering.thread_pool import ThreadPool
 from service.http.errors import OverloadedError
 from service.versions.loaded_versions import LoadedVersions, Swap
 from service.versions.model_source import ModelSource

@@ -120,8 +120,10 @@ def test_a_refused_version_needs_force(registry: ModelRegistry) -> None:
         registry.promote("default", "3")
     registry.promote("default", "3", force=True)
     assert registry.serving("default") == "3"
-    with pytest.raises(InvalidInputError, match="serves already"):
-        registry.promote("default", "3")
+    before = registry.history("default").changes
+    again = registry.promote("default", "3", why="once more")
+    assert (again.is_standing, again.change_id, again.why) == (True, before[-1].change_id, "")
+    assert registry.history("default").changes == before
     with pytest.raises(InvalidInputError, match="serves. Promote another"):
         registry.judge("default", "3", State.REFUSED)
     with pytest.raises(InvalidInputError, match="No judgement"):

@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,14 +62,15 @@ class _ShippedOrKept:
     def _library(self) -> GraphSource:
         from perfmodel.estimator.jobs.capture import capture_in_process
         from perfmodel.estimator.jobs.graph_library import GraphLibrary
+        from perfmodel.zoo.resolve import check_job
 
+        library = partial(GraphLibrary, capture=capture_in_process, check=check_job)
         try:
             from perfmodel.store.state.database import Database
 
-            kept = Database(f"sqlite:///{_file()}")
-            return GraphLibrary(capture=capture_in_process, database=kept)
+            return library(database=Database(f"sqlite:///{_file()}"))
         except (ImportError, OSError, PerfModelError):
-            return GraphLibrary(capture=capture_in_process)
+            return library()
 
 
 def _file() -> Path:

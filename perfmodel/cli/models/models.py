@@ -197,7 +197,11 @@ def _check(registry: ModelRegistry, name: str, version: str) -> None:
 
 def _tell(name: str, change: Change, *, as_json: bool) -> None:
     if as_json:
-        print_json({"model": f"{name}/{change.version}", **asdict(change)})
+        said = {"model": f"{name}/{change.version}", "changed": not change.is_standing}
+        print_json({**said, **asdict(change)})
+        return
+    if change.is_standing:
+        print(f"{name}/{change.version} serves already; nothing is changed.")
         return
     before = f" in the place of {name}/{change.previous}" if change.previous else ""
     print(f"{name}/{change.version} serves{before}.")

@@ -8,6 +8,7 @@ import selectors
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from perfmodel import errors
 from perfmodel.errors import CaptureBudgetError, CaptureError, InvalidInputError, PerfModelError
 from perfmodel.estimator.jobs.capture_terms import CaptureBudget, CaptureUse
 from perfmodel.estimator.jobs.captured_step import CapturedStep
+from perfmodel.estimator.jobs.demand import LOOK_S, AbandonedError
 from perfmodel.estimator.jobs.step_facts import facts_from
 from perfmodel.graph.canonical import from_json
 from perfmodel.graph.job import Job
@@ -48,8 +50,15 @@ class CaptureChild:
         self._lock = Lock()
         self._child: subprocess.Popen[bytes] | None = None
 
-    def capture(self, job: Job, budget: CaptureBudget) -> Captured:
+    def capture(
+        self, job: Job, budget: CaptureBudget, goes_on: Callable[[], bool] = lambda: True
+    ) -> Captured:
         """Capture a job; as :func:`~perfmodel.estimator.jobs.capture.capture_in_process`.
+
+        Parameters
+        ----------
+        goes_on : callable
+            Asked now and then; where it says no, the child is ended.
 
         Raises
         ------
@@ -57,14 +66,21 @@ class CaptureChild:
             It takes more than its budget.
         CaptureError
             The child died.
+        AbandonedError
+            It was not to go on.
         """
         request = {"job": job_to_dict(job), "budget": asdict(budget)}
         with self._lock:
             try:
-                answer, canonical, kept = self._ask(orjson.dumps(request) + b"\n", budget.time_s)
+                answer, canonical, kept = self._ask(
+                    orjson.dumps(request) + b"\n", budget.time_s, goes_on
+                )
             except TimeoutError:
                 self._kill()
                 raise _over_time(job, budget) from None
+            except AbandonedError:
+                self._kill()
+                raise
             except OSError as error:
                 self._kill()
                 raise CaptureError(
@@ -87,7 +103,9 @@ class CaptureChild:
         """End the child."""
         self._kill()
 
-    def _ask(self, request: bytes, time_s: float) -> tuple[dict[str, Any], bytes, bytes]:
+    def _ask(
+        self, request: bytes, time_s: float, goes_on: Callable[[], bool]
+    ) -> tuple[dict[str, Any], bytes, bytes]:
         """Send one line; read a line of JSON and as many bytes as it says, of graph and facts."""
         if self._child is None or self._child.poll() is not None:
             self._kill()
@@ -95,7 +113,7 @@ class CaptureChild:
         assert self._child.stdin is not None and self._child.stdout is not None
         self._child.stdin.write(request)
         self._child.stdin.flush()
-        reader = _Reader(self._child.stdout.fileno())
+        reader = _Reader(self._child.stdout.fileno(), goes_on)
         reader.line(until_s=time.monotonic() + _START_S)
         until_s = time.monotonic() + time_s
         answer: dict[str, Any] = orjson.loads(reader.line(until_s=until_s))
@@ -118,10 +136,11 @@ class CaptureChild:
 
 
 class _Reader:
-    """Reads from a pipe until a deadline."""
+    """Reads from a pipe until a deadline, or until it shall not go on."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, goes_on: Callable[[], bool]) -> None:
         self._descriptor = descriptor
+        self._goes_on = goes_on
         self._buffer = bytearray()
 
     def line(self, *, until_s: float) -> bytes:
@@ -141,8 +160,11 @@ class _Reader:
     def _more(self, until_s: float) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(self._descriptor, selectors.EVENT_READ)
-            if not selector.select(max(0.0, until_s - time.monotonic())):
-                raise TimeoutError("it took too long.")
+            while not selector.select(max(0.0, min(LOOK_S, until_s - time.monotonic()))):
+                if time.monotonic() >= until_s:
+                    raise TimeoutError("it took too long.")
+                if not self._goes_on():
+                    raise AbandonedError("Nobody waits for it, and others wait for its process.")
         data = os.read(self._descriptor, 1 << 20)
         if not data:
             raise ConnectionError("its process died; the model may need more memory than there is.")

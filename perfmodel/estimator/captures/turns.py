@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from threading import Event, Lock
 
 from perfmodel.errors import BusyError
+from perfmodel.estimator.jobs.demand import wanted_within
 from perfmodel.fair_queue import FairQueue
 
 
@@ -24,7 +25,7 @@ class Turns:
 
     def __init__(self, places: int = 2, *, most_wait_s: float = 8.0) -> None:
         self.places = places
-        self._most_wait_s = most_wait_s
+        self.most_wait_s = most_wait_s
         self._queue: FairQueue[_Ticket] = FairQueue(places)
         self._free = set(range(places))
         self._lock = Lock()
@@ -42,29 +43,36 @@ class Turns:
         ------
         BusyError
             None came in time.
+        AbandonedError
+            Nobody waits any more for what it is for.
         """
         ticket = _Ticket()
         with self._lock:
             self._queue.add(caller, ticket)
             self._hand_out()
+        try:
+            self._wait(ticket)
+            yield ticket.place
+        finally:
+            with self._lock:
+                if not self._queue.remove(caller, ticket):
+                    self._free.add(ticket.place)
+                    self._queue.done(caller)
+                    self._hand_out()
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether anybody waits for a place."""
+        return self._queue.has_waiting
+
+    def _wait(self, ticket: _Ticket) -> None:
         began = time.monotonic()
-        if not ticket.called.wait(self._most_wait_s) and self._withdrawn(caller, ticket):
+        if not wanted_within(ticket.called, self.most_wait_s):
             raise BusyError(
                 f"All {self.places} processes that capture were busy for "
                 f"{time.monotonic() - began:.0f} s. Ask again later; known jobs are answered "
                 "meanwhile."
             )
-        try:
-            yield ticket.place
-        finally:
-            with self._lock:
-                self._free.add(ticket.place)
-                self._queue.done(caller)
-                self._hand_out()
-
-    def _withdrawn(self, caller: str, ticket: _Ticket) -> bool:
-        with self._lock:
-            return self._queue.remove(caller, ticket)
 
     def _hand_out(self) -> None:
         while (taken := self._queue.take()) is not None:

@@ -116,7 +116,10 @@ class CaptureTerms:
 
 #: Terms of the request that is being answered, entered where it comes in.
 TERMS: ContextVar[CaptureTerms | None] = ContextVar("capture_terms", default=None)
-_MAY_CAPTURE: ContextVar[bool] = ContextVar("may_capture", default=True)
+#: Tells which jobs may be captured where something is done.
+_MAY_CAPTURE: ContextVar[Callable[[Job], bool]] = ContextVar(
+    "may_capture", default=lambda job: True
+)
 
 
 class CaptureNeededError(Exception):
@@ -132,14 +135,19 @@ def terms_of_request() -> CaptureTerms:
 
 
 def without_captures(action: Callable[..., T], *args: Any) -> T:
-    """Do something that may not capture.
+    """Do something that may not capture; as :func:`capturing_only`."""
+    return capturing_only(lambda job: False, action, *args)
+
+
+def capturing_only(may_capture: Callable[[Job], bool], action: Callable[..., T], *args: Any) -> T:
+    """Do something that may capture some jobs and no others.
 
     Raises
     ------
     CaptureNeededError
-        It cannot be done without.
+        It cannot be done without another.
     """
-    token = _MAY_CAPTURE.set(False)
+    token = _MAY_CAPTURE.set(may_capture)
     try:
         return action(*args)
     finally:
@@ -148,5 +156,5 @@ def without_captures(action: Callable[..., T], *args: Any) -> T:
 
 def refuse_capture_here(job: Job) -> None:
     """Refuse to capture a job where nobody may wait for that."""
-    if not _MAY_CAPTURE.get():
+    if not _MAY_CAPTURE.get()(job):
         raise CaptureNeededError(job)

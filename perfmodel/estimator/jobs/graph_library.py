@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from threading import Lock
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from perfmodel.errors import InvalidInputError, StoreError, UnknownGraphError
 from perfmodel.estimator.jobs.capture_terms import refuse_capture_here
 from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.estimator.jobs.captured_view import asked_in, captured_view
+from perfmodel.estimator.jobs.demand import SharedWork
 from perfmodel.estimator.jobs.repeated_batches import RepeatedBatches
 from perfmodel.estimator.jobs.step_facts import facts_from, facts_to_keep
 from perfmodel.graph.canonical import from_json, to_json
@@ -41,13 +41,21 @@ class GraphLibrary:
         Captures a job that names a model; may take seconds.
     database : Database or None
         Keeps registered graphs and captures; None keeps nothing.
+    check : callable
+        Refuses a job that cannot be captured, by what it says; at once, before anybody waits.
     """
 
-    def __init__(self, *, capture: Capture, database: Database | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        capture: Capture,
+        database: Database | None = None,
+        check: Callable[[Job], None] = lambda job: None,
+    ) -> None:
         self._capture = capture
+        self._check = check
         self.database = database
-        self._locks: dict[str, Lock] = {}
-        self._guard = Lock()
+        self._captures: SharedWork[CapturedStep] = SharedWork()
 
     def step(self, job: Job) -> CapturedStep:
         """Return the captured step of a job; equal jobs at the same time are captured once.
@@ -60,6 +68,8 @@ class GraphLibrary:
             As the capture, or a registered graph of another mode or batch size.
         CaptureNeededError
             It has to be captured, where nobody may wait for that.
+        AbandonedError
+            It had to wait for that, and nobody waits for it any more.
         """
         if job.graph is not None:
             return self._registered(job, job.graph)
@@ -67,8 +77,9 @@ class GraphLibrary:
         key = _capture_key(view)
         kept = self._kept(key)
         if kept is None:
-            refuse_capture_here(job)
-            kept = self._captured_once(key, view)
+            self._check(view)
+            refuse_capture_here(view)
+            kept = self._captures.run(key, partial(self._captured, key, view))
         captured, wanted = view.accumulation_steps, job.accumulation_steps
         if captured == wanted:
             return kept
@@ -115,22 +126,18 @@ class GraphLibrary:
             )
         )
 
-    def _captured_once(self, key: str, view: Job) -> CapturedStep:
-        with self._lock_of(key):
-            # Whoever held the lock before may have captured it.
-            return self._kept(key) or self._keep(key, self._capture(view))
+    def _captured(self, key: str, view: Job) -> CapturedStep:
+        # Whoever was at it a moment ago may have captured it.
+        return self._kept(key) or self._keep(key, self._capture(view))
 
     def _registered(self, job: Job, graph_hash: str) -> CapturedStep:
         database = self.database
         registration = database.registration(graph_hash) if database else None
         stored = database.registered_graph(graph_hash, facts_version()) if database else None
         if database is None or registration is None or stored is None:
-            known = database.registered() if database else ()
+            # None is suggested: whose graphs there are is not for everybody.
             raise UnknownGraphError(
-                graph_hash,
-                known=known,
-                pointer="/job/graph",
-                hint="Register it with POST /v1/graphs.",
+                graph_hash, pointer="/job/graph", hint="Register it with POST /v1/graphs."
             )
         _check_agreement(job, registration)
         step = self._step_of(stored)
@@ -186,12 +193,6 @@ class GraphLibrary:
             self.database.put_captured(key, stored, facts_version())
         packed = facts.graph(partial(_unpacked, content, graph_hash)) if facts else step.graph
         return replace(step, canonical=None, packed_facts=None, graph=packed)
-
-    def _lock_of(self, key: str) -> Lock:
-        with self._guard:
-            if len(self._locks) > 10_000:
-                self._locks = {k: lock for k, lock in self._locks.items() if lock.locked()}
-            return self._locks.setdefault(key, Lock())
 
 
 def _read(canonical: bytes, graph_hash: str) -> Graph:

@@ -123,7 +123,13 @@ def _meaning(written: str) -> str:
 
 
 @cache
-def _full_names() -> tuple[str, ...]:
+def listed_timm_names() -> frozenset[str]:
+    """Return the names of the models of one release of timm, without prefix."""
     listed = resources.files(__package__) / "timm_names.txt"
-    timm = (f"timm/{name}" for name in listed.read_text(encoding="ascii").split())
+    return frozenset(listed.read_text(encoding="ascii").split())
+
+
+@cache
+def _full_names() -> tuple[str, ...]:
+    timm = (f"timm/{name}" for name in sorted(listed_timm_names()))
     return (*hub_names(), *timm, *_OF_TORCHVISION)

@@ -83,8 +83,9 @@ JOBS = Table(
     Column("created_at", String(32), nullable=False),
 )
 
-#: Which keys registered a job; the same job may be that of many.
-JOB_OWNERS = Table(
+#: Which keys registered a job, or a graph after the first that did, under the hash of its content;
+#: the same one may be that of many.
+OWNERS = Table(
     "job_owners",
     METADATA,
     Column("owner", String(64), primary_key=True),

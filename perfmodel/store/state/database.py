@@ -148,12 +148,6 @@ class Database:
             owner=row.owner or "",
         )
 
-    def registered(self) -> list[str]:
-        """Return the hashes of the 1,000 graphs that were registered last, newest first."""
-        query = select(REGISTRATIONS.c.hash).order_by(REGISTRATIONS.c.created_at.desc())
-        with self.connections.reading() as connection:
-            return list(connection.execute(query.limit(1_000)).scalars())
-
     def put_captured(self, key: str, step: StoredGraph, version: str) -> None:
         """Keep a captured graph with its facts, in one transaction where all of it is new."""
         rows = [

@@ -6,10 +6,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Row, select, update
+from sqlalchemy import ColumnElement, Row, or_, select, update
 
-from perfmodel.store.sql.shared_store import Page, SharedStore, raise_revision, record_from
-from perfmodel.store.sql.tables import REGISTRATIONS
+from perfmodel.store.sql.connections import now
+from perfmodel.store.sql.shared_store import (
+    Page,
+    SharedStore,
+    insert_into,
+    raise_revision,
+    record_from,
+)
+from perfmodel.store.sql.tables import OWNERS, REGISTRATIONS
 
 #: Name of the counter that each correction raises.
 REVISION = "graphs"
@@ -57,10 +64,27 @@ class RegisteredGraph:
 class GraphList(SharedStore):
     """Lists registered graphs; the graphs themselves are kept by ``Database``."""
 
-    def page(self, *, cursor: str | None = None, limit: int = 100) -> Page[RegisteredGraph]:
-        """Return some registered graphs, newest first."""
+    def page(
+        self, *, owner: str | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page[RegisteredGraph]:
+        """Return some registered graphs, newest first: those that a key registered, or all."""
         query, number = select(REGISTRATIONS), REGISTRATIONS.c.id
+        if owner is not None:
+            query = query.where(_is_of(owner))
         return self._page(query, number, _registered, cursor=cursor, limit=limit)
+
+    def keep_owner(self, graph_hash: str, owner: str) -> None:
+        """Keep that a key registered a graph which another one did first."""
+        row = {"ref": graph_hash, "owner": owner, "created_at": now()}
+        with self._connections.writing() as connection:
+            connection.execute(insert_into(connection, OWNERS).on_conflict_do_nothing(), [row])
+
+    def is_of(self, graph_hash: str, owner: str) -> bool:
+        """Tell whether a key registered a graph."""
+        found = REGISTRATIONS.c.hash
+        query = select(found).where(found == graph_hash, _is_of(owner))
+        with self._connections.reading() as connection:
+            return connection.execute(query).first() is not None
 
     def find(self, graph_hash: str) -> RegisteredGraph | None:
         """Return a registered graph, or None."""
@@ -88,6 +112,11 @@ class GraphList(SharedStore):
             raise_revision(connection, REVISION)
             stated = update(REGISTRATIONS).where(REGISTRATIONS.c.hash == graph_hash)
             return connection.execute(stated.values(**facts)).rowcount > 0
+
+
+def _is_of(owner: str) -> ColumnElement[bool]:
+    later = select(OWNERS.c.ref).where(OWNERS.c.owner == owner)
+    return or_(REGISTRATIONS.c.owner == owner, REGISTRATIONS.c.hash.in_(later))
 
 
 def _registered(row: Row[Any]) -> RegisteredGraph:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select
 
 from perfmodel.store.sql.connections import now
 from perfmodel.store.sql.shared_store import Page, SharedStore, insert_into, record_from
-from perfmodel.store.sql.tables import JOB_OWNERS, JOBS
+from perfmodel.store.sql.tables import JOBS, OWNERS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +60,7 @@ class JobStore(SharedStore):
             created = job.ref in insert_jobs(connection, [job])
             if owner:
                 row = {"ref": job.ref, "owner": owner, "created_at": now()}
-                kept = insert_into(connection, JOB_OWNERS).on_conflict_do_nothing()
+                kept = insert_into(connection, OWNERS).on_conflict_do_nothing()
                 connection.execute(kept, [row])
             stored = connection.execute(select(JOBS).where(JOBS.c.ref == job.ref)).one()
         return _stored(stored), created
@@ -71,7 +71,7 @@ class JobStore(SharedStore):
 
     def is_of(self, ref: str, owner: str) -> bool:
         """Tell whether a key registered a job."""
-        query = select(JOB_OWNERS.c.ref).where(JOB_OWNERS.c.owner == owner, JOB_OWNERS.c.ref == ref)
+        query = select(OWNERS.c.ref).where(OWNERS.c.owner == owner, OWNERS.c.ref == ref)
         with self._connections.reading() as connection:
             return connection.execute(query).first() is not None
 
@@ -81,7 +81,7 @@ class JobStore(SharedStore):
         """Return some jobs, newest first: those that a key registered, or all."""
         query = select(JOBS)
         if owner is not None:
-            own = select(JOB_OWNERS.c.ref).where(JOB_OWNERS.c.owner == owner)
+            own = select(OWNERS.c.ref).where(OWNERS.c.owner == owner)
             query = query.where(JOBS.c.ref.in_(own))
         return self._page(query, JOBS.c.id, _stored, cursor=cursor, limit=limit)
 

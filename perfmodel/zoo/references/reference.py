@@ -171,7 +171,8 @@ def build_reference(
     """
     from perfmodel.zoo.bundle import ModelBundle, building_on
 
-    workload = _workload(name)
+    check_reference(name)
+    workload = REGISTER[name]
     function = workload.function()
     _check_arguments(name, function, model_kwargs or {})
     batch = Batch(size=batch_size, sequence_length=sequence_length)
@@ -200,12 +201,18 @@ def build_reference(
     )
 
 
-def _workload(name: str) -> ReferenceWorkload:
+def check_reference(name: str) -> None:
+    """Refuse a name that no reference workload has.
+
+    Raises
+    ------
+    UnknownModelError
+        Carries the nearest names.
+    """
     if name not in REGISTER:
         raise UnknownModelError(
             f"zoo/{name}", known=[f"zoo/{known}" for known in REGISTER], pointer="/job/model"
         )
-    return REGISTER[name]
 
 
 def _check_arguments(

@@ -143,7 +143,7 @@ async def promote(
 
     Its files are compared with their hashes, and it predicts what was predicted last, before; 409
     says what is wrong with it, or who decided otherwise at the same time. One that was refused
-    needs `force`.
+    needs `force`; one that serves already goes on, and nothing is written.
     """
     dispatcher = dispatcher_of(request)
     registry = registry_of(request)
@@ -225,6 +225,7 @@ async def _promoted(dispatcher: Dispatcher, name: str, change: Change) -> Respon
             "model": f"{name}/{change.version}",
             "serving": swap.serving,
             "change": asdict(change),
+            "changed": not change.is_standing,
             "problems": [without_places(each) for each in swap.problems],
         }
     )

@@ -149,7 +149,8 @@ def test_a_hash_that_nobody_registered_is_unknown(capture: Counter, product: Pro
     misspelt = graph.content_hash[:-1] + ("0" if graph.content_hash[-1] != "0" else "1")
     with pytest.raises(UnknownGraphError) as caught:
         library.step(Job(graph=misspelt, batch_size=4))
-    assert caught.value.did_you_mean == [graph.content_hash]
+    # Others may have registered what is like it.
+    assert caught.value.did_you_mean == [] and graph.content_hash not in caught.value.message
 
 
 def test_without_a_database_jobs_are_captured_and_nothing_is_registered(

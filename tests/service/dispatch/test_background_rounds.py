@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from waiting import PATIENCE_S
 
-from service.answering.lanes import ThreadPool
+from service.answering.lanes import unattended_lanes
+from service.answering.thread_pool import ThreadPool
 from service.dispatch.background_rounds import BackgroundRounds, Preparation
 from service.http.errors import OverloadedError
 from service.metrics.registry import Metrics
@@ -20,12 +21,12 @@ def run(action: Callable[[BackgroundRounds], Awaitable[None]], *, most: int = 8)
 
     async def running() -> None:
         threads = ThreadPool("later", Metrics(), workers=1, most=most)
-        captures = ThreadPool("captures", Metrics(), workers=1, most=most)
+        later = unattended_lanes(Metrics(), threads, places=1)
         try:
-            await action(BackgroundRounds(threads, captures))
+            await action(BackgroundRounds(threads, later))
         finally:
             threads.close()
-            captures.close()
+            later.close()
 
     asyncio.run(running())
 

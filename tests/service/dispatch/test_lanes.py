@@ -17,7 +17,7 @@ from waiting import PATIENCE_S, until
 from perfmodel.errors import BusyError
 from perfmodel.estimator.captures.turns import Turns
 from perfmodel.estimator.jobs.capture_terms import TERMS, CaptureTerms
-from service.answering.lanes import ThreadPool
+from service.answering.thread_pool import ThreadPool
 from service.http.errors import OverloadedError, TooManyWaitingError
 from service.metrics.registry import Metrics
 
@@ -75,7 +75,7 @@ def test_background_rounds_do_not_wait_for_captures(tmp_path: Path) -> None:
         service.finish()
         service.capture.gate.shut()
         service.ask("predict", 504, job=endless(1), placement="A10", deadline_ms=1)
-        _await_depth(service, "capture", 1)
+        _await_depth(service, "background_capture", 1)
         # The known job is worked out in a later round all the same.
         question = {"job": KNOWN, "placement": "H100-SXM5-80GB"}
         service.ask("predict", **question, deadline_ms=1)

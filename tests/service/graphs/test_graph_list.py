@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import orjson
 from fastapi.testclient import TestClient
+from guarded_service import CREATED, make_app
 from jsonschema import Draft202012Validator
 from sqlalchemy import text
 
+from service.access.key_file import KeyFile
+from service.access.keys import new_key
 from service.routes.graphs import GRAPH_EXAMPLE
 from service.schemas.state_bodies import GraphJson, GraphsAnswer, GraphShown
 
@@ -103,3 +107,42 @@ def test_a_graph_that_nobody_registered_is_not_there(either: TestClient) -> None
     for name in ("0" * 64, "x.y", "é", "%00"):
         assert either.get(f"/v1/graphs/{name}").status_code == 404
         assert either.get(f"/v1/graphs/{name}?form=json").status_code == 404
+
+
+def test_a_key_is_shown_the_graphs_that_it_registered(tmp_path: Path) -> None:
+    keys = {}
+    for name, scope in (("one", "predict"), ("other", "predict"), ("boss", "admin")):
+        token, key = new_key(name, [scope], created_at=CREATED)
+        KeyFile(tmp_path / "keys.json").add(key)
+        keys[name] = {"headers": {"authorization": f"Bearer {token}"}}
+    with TestClient(make_app(tmp_path)) as client:
+
+        def register(caller: str, width: int) -> str:
+            path = "/v1/graphs?batch_size=8&mode=training"
+            answer = client.post(path, json=_graph(width), **keys[caller])
+            assert answer.status_code in (200, 201), answer.text
+            return str(answer.json()["graph"])
+
+        def shown(caller: str) -> tuple[set[str], set[str], set[str]]:
+            how = keys[caller]
+            listed = {one["graph"] for one in client.get("/v1/graphs", **how).json()["graphs"]}
+            paths = {form: f"/v1/graphs/{{}}?form={form}" for form in ("facts", "json")}
+            facts, whole = (
+                {name for name in every if client.get(path.format(name), **how).status_code == 200}
+                for path in paths.values()
+            )
+            return listed, facts, whole
+
+        first, second, both = register("one", 16), register("other", 32), register("one", 64)
+        every = {first, second, both}
+        assert shown("other") == ({second},) * 3
+        # Who sends the same graph has it anyway.
+        assert register("other", 64) == both
+        assert shown("other") == ({second, both},) * 3
+        assert shown("one") == ({first, both},) * 3
+        assert shown("boss") == (every,) * 3
+        # Who was told its hash may ask about it, and is suggested none by one that is wrong.
+        question = {"job": {"graph": first, "mode": "training", "batch_size": 8}, "placement": "T4"}
+        assert client.post("/v1/predict", json=question, **keys["other"]).status_code == 200
+        question["job"]["graph"] = f"{first[:-1]}x"  # type: ignore[index]
+        assert first not in client.post("/v1/predict", json=question, **keys["other"]).text

@@ -229,6 +229,41 @@ def test_a_line_of_the_log_is_one_object() -> None:
     assert (first["path"], second["message"], ours["message"]) == ("/\n", "down", "ours")
 
 
+def test_a_flood_of_refusals_is_a_few_lines_a_second(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, stream = 0.0, io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logs.JsonLines())
+    handler.addFilter(logs.AtMost(per_s=3, clock=lambda: now))
+    logger = logging.getLogger("perfmodel.request")
+    monkeypatch.setattr(logger, "handlers", [handler])
+    monkeypatch.setattr(logger, "level", logging.INFO)
+    for second in range(3):
+        now = second + 0.5
+        for number in range(20):
+            headers = {"Sec-Fetch-Site": "cross-site"}
+            client.post(f"/v1/{number}/predict", json=QUESTION, headers=headers)
+    said = [json.loads(line)["message"] for line in stream.getvalue().splitlines()]
+    assert [text.partition("(")[2] for text in said] == [
+        "", "", "", "17 like it were left out before)", "", "",
+        "17 like it were left out before)", "", "",
+    ]  # fmt: skip
+
+
+def test_lines_of_other_kinds_and_of_answers_pass_a_flood() -> None:
+    bound = logs.AtMost(per_s=1, clock=lambda: 0.0)
+
+    def passes(line: int, status: int | None = None) -> bool:
+        facts = {} if status is None else {"facts": {"status": status}}
+        return bound.filter(logging.makeLogRecord({"pathname": "a.py", "lineno": line, **facts}))
+
+    assert [passes(1, 429), passes(1, 429), passes(1, 503), passes(2), passes(2)] == [
+        True, False, True, True, False,
+    ]  # fmt: skip
+    assert all(passes(1, 200) for _ in range(5))
+
+
 def test_large_answers_are_compressed_where_that_is_wanted(client: TestClient) -> None:
     plain = client.get("/v1/accelerators", headers={"Accept-Encoding": "identity"})
     packed = client.get("/v1/accelerators", headers={"Accept-Encoding": "gzip"})

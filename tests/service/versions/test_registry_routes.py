@@ -94,8 +94,11 @@ def test_what_cannot_be_promoted_says_why_and_nothing_changes(
     for path in ("/default/9", "/other/1", "/default/1/diff?against=default/9"):
         _get(service, path, 404)
     _post(service, "default/collect?keep=-1", 422)
-    _post(service, "default/1/promote")
-    assert "serves already" in _post(service, "default/1/promote", 422)["detail"]
+    first = _post(service, "default/1/promote")
+    again = _post(service, "default/1/promote")
+    assert (first["changed"], again["changed"]) == (True, False)
+    assert again["change"]["change_id"] == first["change"]["change_id"]
+    assert len(_get(service, "/default/1")["changes"]) == 1
     assert _serving(service) == "default/1"
 
 

@@ -1,0 +1,221 @@
+"""What nobody waits for any more stands in nobody's way."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from held_service import HeldService, held_service, one_or_another
+from waiting import PATIENCE_S, until
+
+from perfmodel.estimator.jobs.capture_terms import TERMS, CaptureTerms
+from perfmodel.estimator.jobs.captured_step import CapturedStep
+from perfmodel.estimator.jobs.graph_library import GraphLibrary
+from perfmodel.graph.job import Job
+from service.answering.lanes import attended_lanes, unattended_lanes
+from service.answering.thread_pool import ThreadPool
+from service.dispatch.background_rounds import BackgroundRounds
+from service.http.errors import CLIENT_CLOSED_REQUEST, OverloadedError
+from service.metrics.registry import Metrics
+
+MOST, MANY = 6, 14
+
+
+def job(number: int) -> dict[str, Any]:
+    return {"model": f"timm/new-{'x' * number}", "mode": "training", "batch_size": 8}
+
+
+def depth(service: HeldService, queue: str = "capture") -> float:
+    return service.metrics()[f'perfmodel_queue_depth{{queue="{queue}"}}']
+
+
+def hang_up(service: HeldService, path: str, body: bytes, kind: bytes = b"application/json") -> int:
+    """Ask, hang up once the question waits for a capture, and return the status."""
+    sent: list[int] = []
+
+    async def asked() -> None:
+        before = depth(service)
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> Any:
+            if messages:
+                return messages.pop()
+            await asyncio.to_thread(until, lambda: depth(service) > before)
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            if "status" in message:
+                sent.append(message["status"])
+
+        await service.app(_scope(path, body, kind), receive, send)
+
+    asyncio.run(asked())
+    return sent[0]
+
+
+def _scope(path: str, body: bytes, kind: bytes) -> dict[str, Any]:
+    return {
+        "type": "http", "method": "POST", "path": path, "raw_path": path.encode(),
+        "query_string": b"", "root_path": "", "scheme": "http", "http_version": "1.1",
+        "headers": [
+            (b"host", b"localhost"), (b"content-type", kind),
+            (b"content-length", str(len(body)).encode()),
+        ],
+        "client": ("127.0.0.1", 9), "server": ("127.0.0.1", 8000), "state": {},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("deadline", [{}, {"deadline_ms": 600_000}], ids=["", "deadline"])
+@pytest.mark.parametrize("path", ["/v1/predict", "/v1/explain"])
+def test_questions_of_callers_who_hung_up_leave_the_queue(
+    tmp_path: Path, path: str, deadline: dict[str, Any]
+) -> None:
+    with held_service(tmp_path, max_waiting_captures=MOST) as service:
+        service.capture.gate.shut()
+        for number in range(MANY):
+            question = {"job": job(number), "placement": "A10", **deadline}
+            assert hang_up(service, path, orjson.dumps(question)) == CLIENT_CLOSED_REQUEST
+            # What has a process is not taken it away from before somebody needs that.
+            until(lambda: depth(service) <= 1)
+        service.capture.gate.open()
+        assert service.ask("predict", job=job(MANY), placement="A10")["throughput"]
+
+
+def test_uploads_of_callers_who_hung_up_leave_the_queue(tmp_path: Path) -> None:
+    with (
+        held_service(tmp_path, capture_processes=1, capture_wait_s=PATIENCE_S) as service,
+        service.app.state.turns.turn("another"),
+    ):
+        for _ in range(3):
+            status = hang_up(service, "/v1/graphs", b"x", b"application/octet-stream")
+            assert status == CLIENT_CLOSED_REQUEST
+        until(lambda: not depth(service))
+
+
+def test_questions_past_their_deadline_leave_the_queue(tmp_path: Path) -> None:
+    with held_service(tmp_path, max_waiting_captures=MOST) as service:
+        service.capture.gate.shut()
+        for number in range(MANY):
+            service.ask("predict", 504, job=job(number), placement="A10", deadline_ms=60)
+            until(lambda: depth(service) <= 1)
+        assert until(lambda: depth(service, "background_capture"))
+        # They were worked on meanwhile, and are still there for who asks again.
+        service.finish()
+        for number in range(MANY):
+            answer = service.ask("predict", job=job(number), placement="A10", deadline_ms=1)
+            assert answer["throughput"]
+
+
+def test_what_one_of_two_gives_up_goes_on_for_the_other(tmp_path: Path) -> None:
+    with held_service(tmp_path) as service, ThreadPoolExecutor(1) as other:
+        captured: list[Job] = []
+
+        def counting(job: Job) -> CapturedStep:
+            captured.append(job)
+            return one_or_another(job)
+
+        service.capture.capture = counting
+        service.capture.gate.shut()
+        question: dict[str, Any] = {"job": job(1), "placement": "A10"}
+        # As bodies they are two questions, of one job: its capture is shared.
+        patient = other.submit(service.ask, "predict", **question, deadline_ms=600_000)
+        until(lambda: depth(service))
+        service.ask("predict", 504, **question, deadline_ms=60)
+        service.capture.gate.open()
+        assert patient.result(PATIENCE_S)["model_version"] == "held/1"
+        service.finish()
+        assert len(captured) == 1
+
+
+def test_who_comes_for_what_nobody_waits_for_is_answered(tmp_path: Path) -> None:
+    with held_service(tmp_path) as service:
+        service.capture.gate.shut()
+        question: dict[str, Any] = {"job": job(1), "placement": "A10"}
+        service.ask("predict", 504, **question, deadline_ms=1)
+        until(lambda: depth(service, "background_capture"))
+        threading.Timer(0.5, service.capture.gate.open).start()
+        assert service.ask("predict", **question, deadline_ms=600_000)["model_version"] == "held/1"
+
+
+def test_what_has_not_begun_gives_its_room_to_others() -> None:
+    threads = ThreadPool("some", Metrics(), workers=1, most=2)
+    held = threading.Event()
+    first = threads.submit(held.wait)
+    for _ in range(5):
+        assert threads.submit(pytest.fail, "nobody waits for it").cancel()
+    last = threads.submit(lambda: "answered")
+    held.set()
+    assert first.result(PATIENCE_S) and last.result(PATIENCE_S) == "answered"
+    until(lambda: not threads.count)
+    threads.close()
+
+
+def test_a_shipped_graph_is_never_behind_captures() -> None:
+    lanes = attended_lanes(Metrics(), most=8, most_captures=2)
+    held = threading.Event()
+    captures = [lanes.captures.submit(held.wait) for _ in range(2)]
+    library = GraphLibrary(capture=one_or_another)
+    try:
+        shipped = Job(model="timm/resnet50", batch_size=7)
+        assert lanes.submit(library.step, shipped).result(PATIENCE_S).graph
+        with pytest.raises(OverloadedError):
+            lanes.submit(library.step, Job(model="timm/new")).result(PATIENCE_S)
+    finally:
+        held.set()
+        for future in captures:
+            future.result(PATIENCE_S)
+        lanes.close()
+
+
+def in_rounds(action: Callable[[BackgroundRounds, ThreadPool], Awaitable[None]]) -> None:
+    """Run something with rounds beside captures that somebody waits for, one at a time."""
+
+    async def running() -> None:
+        threads, attended = (ThreadPool(name, Metrics(), workers=1, most=8) for name in "ab")
+        later = unattended_lanes(Metrics(), attended, places=1)
+        try:
+            await action(BackgroundRounds(threads, later), attended)
+        finally:
+            for each in (threads, attended, later):
+                each.close()
+
+    asyncio.run(running())
+
+
+def test_unattended_captures_wait_until_places_are_left() -> None:
+    async def asking(rounds: BackgroundRounds, attended: ThreadPool) -> None:
+        held, ended = threading.Event(), []
+        library = GraphLibrary(capture=one_or_another)
+        first: Future[Any] = attended.submit(held.wait)
+        first.add_done_callback(lambda done: ended.append("attended"))
+        later = rounds.add("a", lambda: library.step(Job(model="timm/new")), None)
+        assert later is not None
+        later.add_done_callback(lambda done: ended.append("unattended"))
+        asyncio.get_running_loop().call_later(1.0, held.set)
+        assert (await asyncio.wrap_future(later)).graph
+        assert ended == ["attended", "unattended"]
+
+    in_rounds(asking)
+
+
+def test_one_key_brings_half_of_what_nobody_waits_for() -> None:
+    async def asking(rounds: BackgroundRounds, attended: ThreadPool) -> None:
+        def added(caller: str, many: int) -> int:
+            context = copy_context()
+            context.run(TERMS.set, CaptureTerms(caller=caller))
+            keys = [(caller, number) for number in range(many)]
+            futures = [context.run(rounds.add, key, lambda: 1, None) for key in keys]
+            return sum(future is not None for future in futures)
+
+        assert added("one", 2_000) == 512
+        assert rounds.forget(("one", 0)) and added("one", 1) == 1
+        assert added("other", 100) == 100
+
+    in_rounds(asking)
