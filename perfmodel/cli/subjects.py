@@ -12,6 +12,7 @@ from perfmodel.errors import InvalidInputError
 if TYPE_CHECKING:
     from perfmodel.graph.ir import Graph
     from perfmodel.graph.job import Job
+    from perfmodel.profilers.job_list import JobList
 
 #: Options that a job does not hold itself.
 _NOT_OF_THE_JOB = frozenset(
@@ -21,6 +22,8 @@ _NOT_OF_THE_JOB = frozenset(
 _WEIGHTS = frozenset({".pt", ".pth", ".bin", ".safetensors", ".ckpt", ".gguf", ".h5"})
 #: Larger JSON files are no configs, requests or graphs.
 _MAX_JSON_BYTES = 512 * 1024 * 1024
+#: Files that list jobs.
+_LISTS = (".jsonl", ".toml")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,19 +109,74 @@ def jobs_of(subject: str, settings: Mapping[str, Any]) -> list[Job]:
     Raises
     ------
     InvalidInputError
-        A list of jobs that cannot be read, or a graph, which is no model to be run.
+        A list of jobs that cannot be read, or a file or graph that is no model to be built.
     """
     from perfmodel.profilers.job_list import read_jobs
 
-    if Path(subject).suffix in (".jsonl", ".toml"):
+    if Path(subject).suffix in _LISTS:
         return read_jobs(Path(subject))
     read = read_subject(subject, settings["model_kwargs"])
     if not read.reference:
         raise InvalidInputError(
-            f"{subject} cannot be run: give a model by name or a transformers config. "
-            "With --compiler onnxruntime a model is exported and measured in ONNX Runtime."
+            f"{subject} cannot be run here: give a model by name or a transformers config. "
+            "`perfmodel profile` measures ONNX files too, where they lie."
         )
     return [job_of(read.reference, settings)]
+
+
+def measured_jobs(subjects: Sequence[str], settings: Mapping[str, Any]) -> JobList:
+    """Return the jobs of FILE|MODEL arguments, ONNX files and lists that name them among these.
+
+    Raises
+    ------
+    InvalidInputError
+        As :func:`jobs_of` and :func:`~perfmodel.profilers.onnx_file.file_job`; dimensions where
+        no ONNX file is named.
+    """
+    from perfmodel.profilers.job_list import JobList
+
+    dimensions = read_dims(settings["dims"])
+    parts = [_measured(subject, settings, dimensions) for subject in subjects]
+    files = {hash_: file for part in reversed(parts) for hash_, file in part.files.items()}
+    if dimensions and not files:
+        raise InvalidInputError("--dim binds dimensions of an .onnx file; this is none.")
+    return JobList(jobs=tuple(job for part in parts for job in part.jobs), files=files)
+
+
+def _measured(subject: str, settings: Mapping[str, Any], dimensions: Mapping[str, int]) -> JobList:
+    from perfmodel.profilers.job_list import JobList, read_list
+    from perfmodel.profilers.onnx_file import OnnxFile, file_job
+
+    path = Path(subject)
+    if path.suffix in _LISTS:
+        return read_list(path, dimensions)
+    if path.suffix != ".onnx":
+        return JobList(jobs=tuple(jobs_of(subject, settings)), files={})
+    file = OnnxFile(
+        path=_existing(path).absolute(), dimensions=dimensions, batch_size=settings["batch_size"]
+    )
+    job = file_job(file, {name: settings[name] for name in settings if name != "dims"})
+    return JobList(jobs=(job,), files={str(job.graph): file})
+
+
+def read_dims(dims: Sequence[str]) -> dict[str, int]:
+    """Read ``NAME=VALUE`` pairs of dynamic dimensions.
+
+    Raises
+    ------
+    InvalidInputError
+        A value that is no whole number >= 1.
+
+    Examples
+    --------
+    >>> read_dims(["seq=128"])
+    {'seq': 128}
+    """
+    pairs = parse_pairs(dims, option="--dim")
+    for name, value in pairs.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise InvalidInputError(f"--dim {name} must be a whole number >= 1; got {value!r}.")
+    return pairs
 
 
 def job_of(reference: Mapping[str, Any], settings: Mapping[str, Any]) -> Job:

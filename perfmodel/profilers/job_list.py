@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,23 @@ import orjson
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import stated_job
+from perfmodel.profilers.onnx_file import OnnxFile, file_job
 
 _TABLES = ("defaults", "workloads", "hf_configs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobList:
+    """Jobs to measure.
+
+    Parameters
+    ----------
+    files : mapping of str to OnnxFile
+        What is run of jobs that refer to a graph, by its hash.
+    """
+
+    jobs: tuple[Job, ...]
+    files: Mapping[str, OnnxFile]
 
 
 def read_jobs(path: Path) -> list[Job]:
@@ -28,18 +44,65 @@ def read_jobs(path: Path) -> list[Job]:
     Raises
     ------
     InvalidInputError
-        A file that cannot be read as one of the two, or a field that a job does not have.
+        A file that cannot be read as one of the two, a field that a job does not have, or an ONNX
+        file in the place of a model.
     """
+    found = read_list(path, {})
+    for file in found.files.values():
+        raise InvalidInputError(
+            f"{path} names {file.path.name}: `perfmodel profile` measures ONNX files, where they "
+            "lie. Here a model is given by name or by its transformers config."
+        )
+    return list(found.jobs)
+
+
+def read_list(path: Path, dimensions: Mapping[str, int]) -> JobList:
+    """Read a list as :func:`read_jobs` does, in which a ``model`` may be an ``.onnx`` file.
+
+    Such a file lies where the list's folder says, and its workload may state its own
+    ``dimensions``.
+
+    Parameters
+    ----------
+    dimensions : mapping of str to int
+        Extents for files whose workload states none.
+    """
+    jobs: list[Job] = []
+    files: dict[str, OnnxFile] = {}
+    for plain in _entries(path):
+        file = _file_of(plain, path.parent, dimensions)
+        if file is None:
+            jobs.append(stated_job(plain))
+            continue
+        stated = {name: plain[name] for name in plain if name not in ("model", "dimensions")}
+        job = file_job(file, stated)
+        files.setdefault(str(job.graph), file)
+        jobs.append(job)
+    return JobList(jobs=tuple(jobs), files=files)
+
+
+def _file_of(
+    plain: Mapping[str, Any], folder: Path, dimensions: Mapping[str, int]
+) -> OnnxFile | None:
+    name = plain.get("model") if isinstance(plain, Mapping) else None
+    if not isinstance(name, str) or not name.endswith(".onnx"):
+        return None
+    return OnnxFile(
+        path=(folder / name).absolute(),
+        dimensions=plain.get("dimensions", dimensions),
+        batch_size=plain.get("batch_size"),
+    )
+
+
+def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"Cannot read the job list {path}: {error}.") from error
-    if path.suffix == ".toml":
-        return list(_jobs_of_grid(text, path))
-    return list(_jobs_of_lines(text, path))
+    yield from (_of_grid if path.suffix == ".toml" else _of_lines)(text, path)
 
 
-def _jobs_of_lines(text: str, path: Path) -> Iterator[Job]:
+def _of_lines(text: str, path: Path) -> Iterator[Mapping[str, Any]]:
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
@@ -47,10 +110,10 @@ def _jobs_of_lines(text: str, path: Path) -> Iterator[Job]:
             plain = orjson.loads(line)
         except ValueError as error:
             raise InvalidInputError(f"{path}, line {number}: no JSON ({error}).") from error
-        yield stated_job(plain)
+        yield plain
 
 
-def _jobs_of_grid(text: str, path: Path) -> Iterator[Job]:
+def _of_grid(text: str, path: Path) -> Iterator[Mapping[str, Any]]:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -63,7 +126,7 @@ def _jobs_of_grid(text: str, path: Path) -> Iterator[Job]:
     configs = document.get("hf_configs", {})
     for table in document.get("workloads", []):
         for plain in _expand({**document.get("defaults", {}), **table}):
-            yield stated_job(_with_config(plain, configs, path))
+            yield _with_config(plain, configs, path)
 
 
 def _expand(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -91,6 +91,33 @@ def capture_onnx(
     return builder.build(_source(parsed, model))
 
 
+def input_shapes(
+    model: str | os.PathLike[str] | bytes,
+    *,
+    dimensions: Mapping[str, int] | None = None,
+    batch_size: int | None = None,
+    limits: OnnxLimits = _DEFAULT_LIMITS,
+) -> dict[str, tuple[int, ...] | None]:
+    """Return the shapes of the inputs of an ONNX file, with the extents that are given.
+
+    Parameters are those of :func:`capture_onnx`; what has a value in the file is no input.
+
+    Returns
+    -------
+    dict of str to tuple of int
+        In the order of the file; None for an input that is declared without a shape.
+
+    Raises
+    ------
+    UnsupportedOnnxError
+        The file is damaged or beyond the limits, or a dynamic dimension is unbound.
+    """
+    with _window(model) as data:
+        graph = decode_model(data, limits).graph
+    binding = Binding(graph, dimensions or {}, batch_size)
+    return {info.name: binding.shape(info) for info in graph.inputs}
+
+
 @contextmanager
 def _window(model: str | os.PathLike[str] | bytes) -> Iterator[memoryview]:
     if isinstance(model, bytes | bytearray | memoryview):
