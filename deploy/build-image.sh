@@ -20,6 +20,10 @@ find "$packages" -type f \( -name '*.pyi' -o -name '*.pxd' -o -name '*.pyx' -o -
   -o -name '*.h' -o -name '*.hpp' \) -delete
 # 4 MB that read and write files of matrices, which nothing here does.
 rm -rf "$packages/scipy/io/_fast_matrix_market"
+if [ ! -d "$packages/torch" ]; then
+  # 14 MB of scipy that only libraries of learners import.
+  for part in stats signal integrate interpolate ndimage odr; do rm -rf "$packages/scipy/$part"; done
+fi
 # Not those in *.libs: they were patched after they were linked.
 find "$packages" -type f -name '*.so' -not -path '*.libs/*' -exec strip --strip-debug {} +
 rm -rf "$packages/torch/include" "$packages/pyarrow/include"

@@ -102,6 +102,8 @@ class UnknownNameError(InvalidInputError):
         Every name that the register holds; the nearest ones go into the message.
     like : str
         What of the name they are to be near to; all of it where nothing is stated.
+    suggested : sequence of str
+        Names to suggest in the place of the nearest ones.
     """
 
     kind = "name"
@@ -112,12 +114,13 @@ class UnknownNameError(InvalidInputError):
         *,
         known: Iterable[str] = (),
         like: str = "",
+        suggested: Sequence[str] = (),
         pointer: str = "",
         hint: str = "",
     ) -> None:
         names = sorted(set(known))
         self.name = name
-        self.did_you_mean = nearest_names(like or name, names)
+        self.did_you_mean = list(suggested) or nearest_names(like or name, names)
         parts = [f"Unknown {self.kind} {name!r}."]
         if self.did_you_mean:
             parts.append(f"Did you mean {' or '.join(repr(n) for n in self.did_you_mean)}?")

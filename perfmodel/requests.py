@@ -10,7 +10,7 @@ from typing import Any
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job, job_to_dict
-from perfmodel.graph.job_form import CHECKPOINTING, OPTIMIZERS, parse_job
+from perfmodel.graph.job_form import CHECKPOINTING, OPTIMIZERS, OWN_NAMES, parse_job
 from perfmodel.graph.json_values import (
     MAX_COUNT,
     as_count,
@@ -98,8 +98,14 @@ def _query(request: object) -> Query:
     for name in _FIELDS[:2]:
         if name not in fields:
             raise InvalidInputError(f"A request needs the field {name!r}.", pointer=f"/{name}")
+    job = parse_job(fields["job"])
+    if job.model is not None and not job.model.startswith(OWN_NAMES):
+        # Imported here: it is a mistake, and seldom made.
+        from perfmodel.zoo.resolve import unknown_model
+
+        raise unknown_model(job.model)
     return Query(
-        job=parse_job(fields["job"]),
+        job=job,
         placement=parse_placement(fields["placement"]),
         observations=parse_observations(fields.get("observations")),
     )

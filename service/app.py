@@ -16,6 +16,7 @@ from service.access import install as access
 from service.adapters import dstack, kserve, slurm
 from service.adapters.kubernetes import extender, volcano, webhook
 from service.adapters.kubernetes.cluster import Cluster
+from service.campaigns.open_streams import OpenStreams
 from service.dispatch.capture_reports import CaptureReports
 from service.dispatch.direct import DirectPredictions
 from service.dispatch.dispatcher import Dispatcher
@@ -196,6 +197,7 @@ def _parts(dispatcher: Dispatcher, background: Background, settings: Settings) -
         "dispatcher": dispatcher,
         "operations": background.operations,
         "draining": background.draining,
+        "campaign_streams": OpenStreams(),
         "drift_keeper": background.drift_keeper,
         "drift_report": DriftReport(dispatcher, looks=settings.drift_poll_s > 0),
         "observation_intake": ObservationIntake(dispatcher),

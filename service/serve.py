@@ -27,6 +27,7 @@ from service.access.install import check_binding, is_shared, keys_file, keys_of
 from service.access.key_file import KeyFile
 from service.app import create_app
 from service.http import logs
+from service.http.connections import hold_many_connections, parser
 from service.retraining.keeper import rules_of
 from service.settings import Settings, read_settings
 
@@ -119,6 +120,7 @@ def serve(
     if insecure:
         os.environ["PERFMODEL_INSECURE"] = "true"
     settings = read_settings()
+    hold_many_connections()
     _check_binding(host, settings)
     rules_of(settings)  # here, where whoever starts it is told what is wrong
     config = uvicorn.Config(
@@ -132,7 +134,7 @@ def serve(
         server_header=False,
         # The compiled loop and parser where they are installed (they are not on every platform).
         loop="auto",
-        http="auto",
+        http=parser(),
         ssl_certfile=settings.tls_certificate,
         ssl_keyfile=settings.tls_key,
     )
@@ -170,6 +172,7 @@ def _serve_with_workers(config: uvicorn.Config) -> None:
             log_level="info",
             access_log=False,
             server_header=False,
+            http=parser(),
             ssl_certfile=config.ssl_certfile,
             ssl_keyfile=config.ssl_keyfile,
         )

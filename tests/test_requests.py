@@ -197,13 +197,25 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     assert "'many'" in said["/job/batch_size"] and "fp12" in said["/job/precision"]
 
 
+def test_a_model_that_nobody_knows_is_among_it() -> None:
+    job = {"model": "resnet5O", "mode": "training", "batch_size": -3}
+    with pytest.raises(InvalidInputError) as caught:
+        parse_query({"job": job, "placement": "8xA100 tpp=3"})
+    said = {one.pointer: one.message for one in (caught.value, *caught.value.others)}
+    assert set(said) == {"/job/batch_size", "/job/model", "/placement"}
+    assert "'timm/resnet50'" in said["/job/model"]
+
+
 @pytest.mark.parametrize(
     "request_",
     [
         [],
         {"job": {"mode": "training", "batch_size": 1}, "placement": "T4"},
-        {"job": {"model": "a", "mode": "training", "batch_size": 0}, "placement": "T4"},
-        {"job": {"model": "a", "mode": "training", "batch_size": 1, "b": {}}, "placement": "T4"},
+        {"job": {"model": "timm/a", "mode": "training", "batch_size": 0}, "placement": "T4"},
+        {
+            "job": {"model": "zoo/a", "mode": "training", "batch_size": 1, "b": {}},
+            "placement": "T4",
+        },
     ],
 )
 def test_what_stands_in_for_a_mistake_is_none(request_: object) -> None:

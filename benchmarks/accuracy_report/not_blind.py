@@ -28,6 +28,9 @@ NOT_BLIND: tuple[str, ...] = (
     "(`perfmodel/features/steps/slow_paths.py`): after a look at nest, hiera and "
     "efficientformerv2 on RTX 3090, RTX 4090 and RTX PRO 6000; the forms come from the code "
     "of PyTorch.",
+    "What a step of a recurrent layer waits for (same file): 20 us were read off layers alone on "
+    "V100 and others (DeepBench, which no line asks about); how GNMT, Tacotron 2 and Sequencer "
+    "were answered with it was looked at before it was taken, the locked fifth aside.",
     "What attention by its parts costs (same file): its bytes are counted, not fitted, but were "
     "compared with all of timm on RTX 3090, what is locked included; that NVIDIA's BERT writes its "
     "scores, and under apex in half precision, after a look at Lambda's devices outside the "

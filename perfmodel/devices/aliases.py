@@ -5,7 +5,7 @@ Three steps, first hit wins:
 1. the name as written, without case and separators, is a canonical name or an alias;
 2. the same after vendor words and decorations are dropped
    (``"NVIDIA-GeForce-RTX-3090-SHARED"`` -> ``"rtx3090"``) and the memory size is put last
-   (``"A100 40GB PCIe"`` -> ``"a100pcie40gb"``);
+   (``"A100 40GB PCIe"`` -> ``"a100pcie40gb"``), and the ``s`` of several (``"8 A100s"``);
 3. nothing: the name is unknown.
 
 A MIG slice is never the whole accelerator that its name begins with: :func:`mig_profile` finds it.
@@ -147,13 +147,16 @@ class AliasIndex:
         """
         found = self._by_folded.get(fold(name))
         if found is None:
-            found = self._by_folded.get(fold(strip_decorations(name)))
+            bare = fold(strip_decorations(name))
+            found = self._by_folded.get(bare) or self._by_folded.get(_singular(bare))
         return found
 
     def other_meanings(self, name: str) -> tuple[str, ...]:
         """Return the canonical names that a short name might mean besides the one that it does."""
         meant = self.resolve(name)
         words = [fold(word) for word in _WORDS.split(strip_decorations(name)) if word]
+        if words and fold("".join(words)) not in self._by_folded:
+            words[-1] = _singular(words[-1])
         if meant is None or not words or fold(meant) == fold(name):
             return ()
         return tuple(
@@ -165,6 +168,10 @@ class AliasIndex:
     def _has(self, canonical: str, words: Iterable[str]) -> bool:
         own = [fold(word) for word in _WORDS.split(canonical)]
         return all(word in own for word in words)
+
+
+def _singular(folded: str) -> str:
+    return folded.removesuffix("s")
 
 
 def read_aliases(text: str) -> dict[str, str]:

@@ -48,7 +48,7 @@ ADAPTATION_FIELDS = (
 #: Versions of software that a job names at most, and bytes of its configuration as JSON.
 MOST_VERSIONS, MAX_BYTES = 32, 2**20
 #: What names of models begin with that are no names of a hub.
-_OWN_NAMES = ("timm/", "zoo/")
+OWN_NAMES = ("timm/", "zoo/")
 
 _REFERENCES = ("model", "hf_config", "graph", "job_type")
 _JOB_FIELDS = tuple(field.name for field in dataclasses.fields(Job))
@@ -58,7 +58,7 @@ def parse_job(value: object, *, pointer: str = "/job") -> Job:
     """Read a job as decoded from JSON.
 
     The model is referred to as ``"model": "timm/resnet50"`` (or ``"gpt2"``, the name of an open
-    model on its hub, which stands for its configuration), ``"hf_config": {...}`` or
+    model as people say it, which stands for its configuration), ``"hf_config": {...}`` or
     ``"graph": "<hash>"``; the latter two may also stand inside ``model``. A job without a graph
     states its ``"job_type"`` and is answered from observations. ``mode``,
     ``batch_size`` and the model must be given; everything else has the default of
@@ -121,19 +121,25 @@ def _spread_reference(fields: Mapping[str, Any], pointer: str) -> Mapping[str, A
 
 
 def _spread_hub_name(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Put the configuration of an open model in the place of the name that a hub gives it.
+    """Put the configuration of an open model in the place of the name that people give it.
 
     Keywords of the model are fields of its configuration that are to be others.
     """
     model = fields.get("model")
-    if not isinstance(model, str) or model.startswith(_OWN_NAMES):
+    if not isinstance(model, str) or model.startswith(OWN_NAMES):
         return fields
     # Imported here: most jobs name no model of a hub.
     from perfmodel.graph.hub_models.names import hub_model
+    from perfmodel.graph.hub_models.spoken_names import spoken_model
 
-    found = hub_model(model)
+    name = spoken_model(model)
+    if name is None:
+        return fields
+    found = hub_model(name)
+    if found is None:
+        return {**fields, "model": name}
     keywords = fields.get("model_kwargs") or {}
-    if found is None or fields.get("hf_config") is not None or not isinstance(keywords, Mapping):
+    if fields.get("hf_config") is not None or not isinstance(keywords, Mapping):
         return fields
     others = {name: item for name, item in fields.items() if name not in ("model", "model_kwargs")}
     return {**others, "hf_config": {**found.config, **keywords}}

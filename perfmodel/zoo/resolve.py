@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from perfmodel.devices.extras import installed_version
 from perfmodel.errors import InvalidInputError, UnknownModelError
-from perfmodel.graph.hub_models.names import DENOISERS, hub_names
+from perfmodel.graph.hub_models.names import DENOISERS
+from perfmodel.graph.hub_models.spoken_names import suggested_models
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_form import OWN_NAMES
 from perfmodel.types import Mode
 from perfmodel.zoo.size_check import check_size
 
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from perfmodel.zoo.bundle import ModelBundle
 
 #: What a model reference may start with.
-PREFIXES = ("timm/", "zoo/")
+PREFIXES = OWN_NAMES
 
 
 def build_bundle(job: Job, *, device: str = "meta", seed: int = 0) -> ModelBundle:
@@ -185,7 +188,7 @@ def _check_model_reference(job: Job) -> None:
             )
         return
     if not job.model.startswith(PREFIXES):
-        raise _unknown_model(job.model)
+        raise unknown_model(job.model)
     if job.model.startswith("timm/") and job.sequence_length is not None:
         raise InvalidInputError(
             f"{job.model} reads images; sequence_length does not apply. Leave it out.",
@@ -193,23 +196,24 @@ def _check_model_reference(job: Job) -> None:
         )
 
 
-def _unknown_model(name: str) -> UnknownModelError:
-    denoiser = DENOISERS.get(name.casefold())
+def unknown_model(name: str) -> UnknownModelError:
+    """Return what is said of a name that no model has, with those that it may be meant for."""
+    denoiser = DENOISERS.get(re.sub(r"[\s_]+", "-", name.casefold()))
     if denoiser is not None:
         return UnknownModelError(
             name,
-            known=[denoiser],
-            like=denoiser,
+            suggested=[denoiser],
             pointer="/job/model",
             hint="It is a pipeline of several models; that one is asked for every step of an "
             "image, and takes nearly all of the time.",
         )
     return UnknownModelError(
         name,
-        known=[*known_models(), *hub_names()],
+        suggested=suggested_models(name, others=known_models("zoo/")),
         pointer="/job/model",
         hint=f"A model name starts with {' or '.join(PREFIXES)}, or is that of an open model "
-        "on its hub; of others give the config.json, or a Python file and what it makes.",
+        "on its hub; of others give the config.json, an ONNX file, or a Python file and what it "
+        "makes.",
     )
 
 

@@ -35,6 +35,7 @@ _COUNTS_NONE = frozenset(
         "kernel", "type", "types", "heads", "stride", "freq", "interval", "groups", "window", "lr",
     }
 )  # fmt: skip
+_NUMBER_OF = frozenset({"num", "n"})
 _WIDTHS = frozenset(
     {"hidden", "dim", "embd", "embed", "model", "intermediate", "inner", "ffn", "vocab", "chans",
      "channels", "features", "width", "classes", "labels", "planes", "projection"}
@@ -119,3 +120,6 @@ def _check(key: str, value: float, most: int, what: str, pointer: str) -> None:
             f"{key} is {value}; at most {most} {what} are captured.",
             pointer=pointer,
         )
+    # A position may be counted from the end, a number of layers may not.
+    if value < 0 and not _NUMBER_OF.isdisjoint(key.lower().split("_")):
+        raise InvalidInputError(f"{key} is {value}; there are 0 or more.", pointer=pointer)

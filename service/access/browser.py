@@ -8,7 +8,7 @@ the answers of another origin, unless its own name is made to stand for the addr
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from urllib.parse import urlsplit
 
@@ -21,7 +21,21 @@ _SIMPLE = (b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form
 #: What pages ask for themselves, and what the reader typed.
 _OWN = (b"same-origin", b"none")
 
+#: What says where a request goes to and where it is from.
+_ONCE = frozenset({b"host", b"origin", b"sec-fetch-site"})
+
 _ELSEWHERE = "A page of another site may not send this."
+
+
+def said_twice(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """Return why headers that say where a request is from cannot be relied on, or None.
+
+    No browser sends one of them twice; who reads the first and who the last would not agree.
+    """
+    told = [name for name, _ in headers if name in _ONCE]
+    if len(told) == len(set(told)):
+        return None
+    return "A request has one host and comes from one place; these headers name several."
 
 
 def foreign_host(headers: Headers, own: str, hosts: Collection[str]) -> str | None:

@@ -135,9 +135,32 @@ class Webhook:
         found = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
         addresses = [str(one[4][0]) for one in found]
         for address in addresses:
-            if not (self._allows_private or ipaddress.ip_address(address).is_global):
+            if not (self._allows_private or is_public(address)):
                 raise OSError(
                     f"{self._host} is {address}, which is not public. "
                     "PERFMODEL_DRIFT_WEBHOOK_PRIVATE=true allows it."
                 )
         return addresses[0], self._port
+
+
+#: Addresses that a gateway turns into those of IPv4 (RFC 6052).
+_TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
+
+
+def is_public(address: str) -> bool:
+    """Tell whether an address is one host of the public network, and so is what it stands for.
+
+    Examples
+    --------
+    >>> [is_public(one) for one in ("8.8.8.8", "10.0.0.7", "64:ff9b::7f00:1", "224.0.0.1")]
+    [True, False, False, False]
+    """
+    found = ipaddress.ip_address(address)
+    if not found.is_global or found.is_multicast or getattr(found, "is_site_local", False):
+        return False
+    if found.version == 4:
+        return True
+    within = [found.ipv4_mapped, found.sixtofour, *(found.teredo or ())]
+    if found in _TRANSLATED:
+        within.append(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF))
+    return all(one is None or is_public(str(one)) for one in within)

@@ -15,6 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from service.http.connections import parser
+
 logger = logging.getLogger(__name__)
 
 #: How often the loop of the service shows that it turns, and how long it may not, seconds.
@@ -43,6 +45,7 @@ class HealthServer:
         config = uvicorn.Config(
             Starlette(routes=routes), host=host, port=port, log_level="warning",
             access_log=False, server_header=False, lifespan="off", ws="none", loop="asyncio",
+            http=parser(),
         )  # fmt: skip
         self._server = uvicorn.Server(config) if port else None
         self._beats: asyncio.Task[None] | None = None

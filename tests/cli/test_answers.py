@@ -201,7 +201,7 @@ def test_a_single_bad_line_among_none_is_still_told(tmp_path: Path) -> None:
         (["timm/resnet18", "--mode", "train", "--on", "V100"], "Did you mean 'training'"),
         (["timm/resnet18", "--on", "0xV100"], "count must be"),
         (["timm/resnet18"], "--on"),
-        (["resnet18", "--on", "V100"], "Unknown model 'resnet18'"),
+        (["resnets", "--on", "V100"], "Unknown model 'resnets'"),
         (["timm/resnet18", "--dim", "n=3", "--on", "V100"], "--dim"),
         (["absent.onnx", "--on", "V100"], "no file 'absent.onnx'"),
         (["timm/resnet18", "--on", "V100", "--model-kwarg", "no_such=1"], "no_such"),

@@ -40,6 +40,13 @@ def test_models_that_are_too_large_are_refused_by_arithmetic(
     assert caught.value.pointer.endswith(pointer)
 
 
+def test_there_are_no_fewer_layers_than_none() -> None:
+    with pytest.raises(InvalidInputError, match="num_hidden_layers is -1"):
+        check_size(Job(hf_config={"model_type": "llama", "num_hidden_layers": -1}))
+    # From the end.
+    check_size(Job(hf_config={"model_type": "llava", "vision_feature_layer": -2}))
+
+
 def test_layers_alone_may_be_more_than_a_budget_of_operators() -> None:
     deep = Job(hf_config={"model_type": "bert", "num_hidden_layers": 300}, mode=Mode.TRAINING)
     check_size(deep, most_nodes=6_000)  # 300 x 20

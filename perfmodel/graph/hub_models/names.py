@@ -11,6 +11,10 @@ from typing import Any
 
 #: Pipelines of several models, and the workload of the one that nearly all of their time goes to.
 DENOISERS = {
+    "stable-diffusion": "zoo/sd15-unet",
+    "stable-diffusion-v1-5": "zoo/sd15-unet",
+    "sdxl": "zoo/sdxl-unet",
+    "stable-diffusion-xl": "zoo/sdxl-unet",
     "compvis/stable-diffusion-v1-4": "zoo/sd15-unet",
     "runwayml/stable-diffusion-v1-5": "zoo/sd15-unet",
     "stable-diffusion-v1-5/stable-diffusion-v1-5": "zoo/sd15-unet",

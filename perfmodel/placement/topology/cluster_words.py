@@ -27,6 +27,8 @@ _GRES = re.compile(
 )
 _UNTYPED = re.compile(r"(?:--?)?(?:gres[=:/])?(?:gres/)?gpu[:=]\d+|--gpus(?:-per-node)?[= ]\d+")
 _NODES = re.compile(r"(?:^|\s)(?:--nodes[= ]|-N\s*)(\d+)(?=\s|$)")
+#: Longer texts are none of these.
+_MOST = 2_000
 _MARK = re.compile(r"gres[=:/]|--gpus|gpu:[A-Za-z][\w.-]*[:=]\d|\.com/(gpu|tpu|mig-)")
 
 
@@ -54,9 +56,11 @@ def cluster_form(text: str, pointer: str = "/placement") -> str | None:
     >>> cluster_form("8xA100") is None
     True
     """
-    if not _MARK.search(text):
+    if len(text) > _MOST or not _MARK.search(text):
         return None
     pairs = dict(_PAIR.findall(text))
+    if alone := _RESOURCE.fullmatch(text.strip()):
+        pairs = {alone[0]: "1"}
     resource = next((key for key in pairs if _RESOURCE.fullmatch(key)), None)
     if resource is None and pairs:
         raise InvalidPlacementError(

@@ -17,7 +17,15 @@ from perfmodel.placement.topology.topology import Network, Node
 #: What the names of instance types look like, so that names of accelerators are not looked up.
 _LOOKS_LIKE = re.compile(
     r"(ml\.)?\w+(-\w+)?\.(\d*xlarge|metal)|(a2|a3|a4|a4x|g2|g4|n1|ct\d\w*)-[a-z]+-\w+"
-    r"|(standard[_ -])?n[cdv]\d+[a-z]*([_ -]\w+)*|gpu_\d+x_\w+|[dh]gx[ -]?[a-z]{0,2}\d+\w*",
+    r"|(standard[_ -])?n[cdv]\d+[\w -]*|gpu_\d+x_\w+|[dh]gx[ -]?[a-z]{0,2}\d+\w*"
+    r"|(bm|vm)\.gpu[\w.-]*|gb\d+[ _-]?nvl\d+",
+    re.IGNORECASE | re.ASCII,
+)
+_LONGEST = 100
+#: A part of a pod: of the first kinds the cores are counted, two of which are a chip.
+_SLICE = re.compile(
+    r"(?:tpu[ _-]?)?v(?:(?P<in_cores>2|3|4|5p)|(?P<in_chips>5e|5litepod|6e))"
+    r"-(?P<count>[1-9]\d{0,4})",
     re.IGNORECASE | re.ASCII,
 )
 _ATTACHED = re.compile(r"n1-", re.IGNORECASE)
@@ -94,6 +102,9 @@ def _host(node: Node, found: InstanceType) -> Node:
 
 
 def _said(found: InstanceType) -> str:
+    if _SLICE.fullmatch(found.name):
+        counted = f"{found.count} chips {found.accelerator}, joined by links of their own"
+        return f"{found.name!r} is read as a slice of {counted}."
     joined = f", joined by {found.network}" if found.network else ""
     return (
         f"{found.name!r} is read as a host with {found.count}x{found.accelerator}{joined}, as "
@@ -114,10 +125,14 @@ def instance_type(name: str, pointer: str = "/placement") -> InstanceType | None
     --------
     >>> instance_type("p4d.24xlarge").accelerator, instance_type("Standard_ND96asr_v4").count
     ('A100-SXM4-40GB', 8)
+    >>> instance_type("v5e-16").count, instance_type("v4-8").count
+    (16, 4)
     >>> instance_type("A100-SXM4-80GB") is None
     True
     """
-    if not _LOOKS_LIKE.fullmatch(name):
+    if part := _SLICE.fullmatch(name):
+        return _pod_slice(part)
+    if len(name) > _LONGEST or not _LOOKS_LIKE.fullmatch(name):
         return None
     types = instance_types()
     found = types.get(_fold(name))
@@ -138,6 +153,13 @@ def instance_type(name: str, pointer: str = "/placement") -> InstanceType | None
         pointer=pointer,
         allowed=tuple(close),
     )
+
+
+def _pod_slice(part: re.Match[str]) -> InstanceType:
+    kind = (part["in_cores"] or part["in_chips"]).lower().replace("litepod", "e")
+    count = int(part["count"])
+    chips = max(count // 2, 1) if part["in_cores"] else count
+    return InstanceType(name=part[0], accelerator=f"TPU-v{kind}", count=chips, network="")
 
 
 @cache

@@ -224,7 +224,8 @@ _HOSTS = re.compile(rf"([1-9]\d{{0,5}})x\({_HOST}\)", re.ASCII)
 _WATTS = re.compile(r"[1-9]\d{0,4}", re.ASCII)
 #: A name that may be more than one: a count stands last, or it is one of a host.
 _MAY_BE_MORE = re.compile(
-    r"x\d{1,4}$|xlarge$|metal$|-\w*gpu-|-hightpu-|-standard-|^n[cdv]\d|^standard|^gpu_|^[dh]gx",
+    r"x\d{1,4}$|xlarge$|metal$|-\w*gpu-|-hightpu-|-standard-|^n[cdv]\d|^standard|^gpu_|^[dh]gx"
+    r"|^[bv]m\.gpu|nvl\d|v\d[a-z]*-\d+$",
     re.I,
 )
 #: Longer texts are left to the grammar, which counts their hosts.

@@ -24,6 +24,7 @@ from typing import Any
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidPlacementError, nearest_names
+from perfmodel.graph.json_values import shown
 from perfmodel.placement.topology.cluster_words import cluster_form
 from perfmodel.placement.topology.networks import NETWORKS
 from perfmodel.placement.topology.topology import Network, Node, Placement, Plan
@@ -60,6 +61,8 @@ _COUNT_LAST = re.compile(
 #: A '+' with nothing to join after it: Xeon Platinum 8480+.
 _ENDS_NAME = re.compile(r"\+\s*(?:$|[+\[)])")
 _LINKED = re.compile(r"(.*?)\s*\[([^\[\]]*)\]")
+#: Of the end of a text, where options are looked for: from each one on all others are tried.
+_MOST_OPTIONS = 1_000
 _RATE = re.compile(r"([\d.e+]+)\s*gbit(?:\s*,\s*([\d.e+-]+)\s*us)?", re.IGNORECASE)
 
 
@@ -86,13 +89,15 @@ def read_short_form(text: str, pointer: str = "/placement") -> dict[str, Any]:
     >>> read_short_form("4xT4@eth-10g tp=2")["plan"]
     {'tensor': 2}
     """
+    # Long runs of spaces cost the expressions below the square of their length.
+    text = " ".join(text.split())
     text = cluster_form(text, pointer) or text
-    tail = _TAIL.search(text)
+    tail = _TAIL.search(text, max(len(text) - _MOST_OPTIONS, 0))
     head = text[: tail.start()] if tail else text
     body, at, network = head.rpartition("@") if "@" in head else (head, "", "")
     if at and not network.strip():
         raise InvalidPlacementError(
-            f"Placement {text!r} names no network after its '@'. {HOW}",
+            f"Placement {shown(text)} names no network after its '@'. {HOW}",
             pointer=pointer,
             allowed=tuple(NETWORKS),
         )
@@ -158,7 +163,7 @@ def _node(name: str, part: str, text: str, pointer: str, **numbers: int) -> dict
     accelerator = linked[1] if linked else name.strip()
     if not accelerator or _is_slip(accelerator):
         raise InvalidPlacementError(
-            f"Placement {text!r} has no accelerator where {part!r} stands. {_how(part)}",
+            f"Placement {shown(text)} has no accelerator where {shown(part)} stands. {_how(part)}",
             pointer=pointer,
         )
     link = {"link": linked[2]} if linked else {}
@@ -170,7 +175,7 @@ def _how(part: str) -> str:
     if two := _TWO_COUNTS.fullmatch(part):
         return f"{two[1]} hosts with {two[2]} each are '{two[1]}x({two[2]}x{two[3]})'."
     if "," in part and "(" not in part:
-        return f"Hosts are joined by '+', as in {'+'.join(map(str.strip, part.split(',')))!r}."
+        return f"Hosts are joined by '+', as in {shown('+'.join(map(str.strip, part.split(','))))}."
     return HOW
 
 
@@ -218,7 +223,7 @@ def _number(digits: str, what: str, pointer: str) -> float:
         return float(digits)
     except ValueError as error:
         raise InvalidPlacementError(
-            f"{what} must be a number; got {digits.strip()!r}.", pointer=pointer
+            f"{what} must be a number; got {shown(digits.strip())}.", pointer=pointer
         ) from error
 
 
@@ -230,7 +235,8 @@ def _read_options(tail: str, text: str, pointer: str) -> dict[str, Any]:
         target = own if field in _OF_PLACEMENT else plan
         if field in target:
             raise InvalidPlacementError(
-                f"Placement {text!r} states {flag or key} twice. State it once.", pointer=pointer
+                f"Placement {shown(text)} states {flag or key} twice. State it once.",
+                pointer=pointer,
             )
         target[field] = True if flag else _value(field, value, pointer)
     return {**({"plan": plan} if plan else {}), **own}
@@ -242,7 +248,7 @@ def _field(key: str, pointer: str) -> str:
         close = nearest_names(key, [*_OPTIONS, *_FIELDS])
         guess = f" Did you mean {' or '.join(repr(n) for n in close)}?" if close else ""
         raise InvalidPlacementError(
-            f"A placement has no option {key!r}.{guess} Options: {', '.join(_OPTIONS)}.",
+            f"A placement has no option {shown(key)}.{guess} Options: {', '.join(_OPTIONS)}.",
             pointer=pointer,
             allowed=tuple(_OPTIONS),
         )

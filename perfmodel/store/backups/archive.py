@@ -252,7 +252,10 @@ def _unpack(archive: Path, folder: Path) -> dict[str, Any]:
         raise InvalidInputError(
             f"There is no archive {str(archive)!r}." if missing else f"{archive} is incomplete."
         ) from error
-    except (tarfile.TarError, ValueError, KeyError, TypeError, EOFError) as error:
+    except tarfile.TarError as error:
+        # What it says lists every way of packing that it tried.
+        raise InvalidInputError(f"{archive} is no backup, or is damaged.") from error
+    except (ValueError, KeyError, TypeError, EOFError) as error:
         raise InvalidInputError(f"{archive} is no backup, or is damaged: {error}.") from error
     if wrong or STATE not in hashes:
         raise InvalidInputError(

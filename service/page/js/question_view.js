@@ -49,6 +49,7 @@ async function predict({ focus = false, remember = true } = {}) {
     const { job, mistakes } = jobOf(view.state, usual());
     const request = question("POST", "v1/predict", { job, placement: view.state.on });
     const estimate = mistakes.length ? await refused(request, mistakes, signal) : await ask(request, { signal });
+    clearTimeout(patience);
     answer.show(estimate, label, request);
     $("panels").classList.remove("unanswered");
     document.title = `${label} – perfmodel`;
@@ -63,7 +64,7 @@ async function predict({ focus = false, remember = true } = {}) {
 
 /** Return the precision that is usual on an accelerator, as a job states it: fp32 is not stated. */
 function precisionOn(name) {
-  const precision = usualPrecision(view.catalogue.get(name));
+  const precision = usualPrecision(view.catalogue.get(folded(name)));
   return precision === "fp32" ? undefined : precision;
 }
 
@@ -100,11 +101,11 @@ function unanswered(message, again) {
 /** Fill the panels that need an answerable question. */
 async function elaborate(job, estimate, signal) {
   const parts = readPlacement(view.state.on);
-  const card = view.catalogue.get(parts?.accelerator);
+  const card = view.catalogue.get(folded(parts?.accelerator));
   const explained = explain.ask(job, view.state.on, signal);
   await Promise.all([
-    compare.ask(job, parts, view.state, precisionOn, signal),
-    curve.ask(job, parts, view.state, signal),
+    compare.ask(job, comparable(parts), view.state, precisionOn, signal),
+    curve.ask(job, comparable(parts), view.state, signal),
     costs.ask({ estimate, explained, parts, card }, signal),
   ]);
 }
@@ -131,8 +132,14 @@ function adjust(fields) {
   const { job, mistakes } = jobOf(view.state, usual());
   if (mistakes.length) return;
   const parts = readPlacement(view.state.on);
-  if ("versus" in fields) compare.ask(job, parts, view.state, precisionOn, view.running?.signal);
-  else curve.ask(job, parts, view.state, view.running?.signal);
+  if ("versus" in fields) compare.ask(job, comparable(parts), view.state, precisionOn, view.running?.signal);
+  else curve.ask(job, comparable(parts), view.state, view.running?.signal);
+}
+
+/** Return the parts of a placement whose accelerator is one: a host that has a name holds several. */
+function comparable(parts) {
+  const known = !view.catalogue.size || view.catalogue.has(folded(parts?.accelerator)) || !/xlarge|metal|gpu|standard|^nd|[dh]gx|nvl|^v\d/i.test(parts?.accelerator);
+  return known ? parts : null;
 }
 
 function sentence({ model, mode, batch, precision, on }, usually) {
@@ -144,7 +151,12 @@ function sentence({ model, mode, batch, precision, on }, usually) {
 async function introduce() {
   const { accelerators } = await ask(question("GET", "v1/accelerators"));
   offer("accelerators", accelerators.map(({ name }) => name));
-  view.catalogue = new Map(accelerators.flatMap((one) => [one.name, ...one.aliases].map((name) => [name, one])));
+  view.catalogue = new Map(accelerators.flatMap((one) => [one.name, ...one.aliases].map((name) => [folded(name), one])));
+}
+
+/** Return a name without case and separators, as the service compares names. */
+function folded(name = "") {
+  return name.toLowerCase().replace(/[^0-9a-z+]/g, "");
 }
 
 setUp(form);

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -15,6 +15,7 @@ from perfmodel.campaigns.progress import progress_of
 from perfmodel.store.campaigns.campaign_records import Campaign, TaskState
 from service.access.callers import caller_of
 from service.campaigns.campaign_events import CampaignEvents
+from service.campaigns.open_streams import EventStream, OpenStreams
 from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import json_of, json_response
 from service.http.documentation import json_body, problems, schema_ref
@@ -202,9 +203,8 @@ async def events(
         async for event in feed.told(threads.run, seconds):
             yield event
 
-    return StreamingResponse(
-        told(), media_type="text/event-stream", headers={"Cache-Control": "no-cache"}
-    )
+    streams = cast(OpenStreams, request.app.state.campaign_streams)
+    return EventStream(told(), streams, caller_of(request), headers={"Cache-Control": "no-cache"})
 
 
 @router.delete(

@@ -61,6 +61,14 @@ from perfmodel.placement.topology.parse import format_placement, parse_placement
         ("2xDGX-H100", "2x(8xH100-SXM5-80GB)@8xib-400g"),
         ("HGX H100", "8xH100-SXM5-80GB"),
         ("gpu_8x_h100_sxm5", "8xH100-SXM5-80GB"),
+        ("BM.GPU.H100.8", "8xH100-SXM5-80GB"),
+        ("2xBM.GPU4.8", "2x(8xA100-SXM4-40GB)@roce-1600g"),
+        ("GB200 NVL72", "72xGB200"),
+        # Of v5e and v6e chips are counted, of the others their two cores.
+        ("v5e-16", "16xTPU-v5e"),
+        ("tpu v5litepod-4", "4xTPU-v5e"),
+        ("v4-8", "4xTPU-v4"),
+        ("TPU-v5p-128", "64xTPU-v5p"),
         # A '+' may belong to a name.
         ("2xXeon Platinum 8480+", "2xXeon Platinum 8480+"),
         ("8480++T4", "8480++T4"),
@@ -79,6 +87,7 @@ def test_other_notations_mean_the_same(written: str, meant: str) -> None:
     ("written", "says"),
     [
         ("nvidia.com/gpu: 8", "how many, not which"),
+        ("nvidia.com/mig-3g.20gb", "how many, not which"),
         ("--gres=gpu:8", "how many, not which"),
         ("--nodes=2 --gpus=a100:7", "cannot be dealt out evenly to 2 hosts"),
         ("gpu:8", "no accelerator"),
@@ -125,6 +134,9 @@ def test_every_instance_type_has_known_parts() -> None:
         ("NVIDIA-A100-SXM4-80GB", []),
         ("NVIDIA-H100-80GB-HBM3", []),
         ("T4", []),
+        ("M1", ["'M1' is read as Apple-M1-CPU"]),
+        ("v5e-16", ["'v5e-16' is read as a slice of 16 chips TPU-v5e"]),
+        ("8 A100s", ["'A100s' is read as A100-SXM4-40GB"]),
         ("A100-SXM4-40GB/3g.20gb", []),
     ],
 )

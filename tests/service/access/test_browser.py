@@ -16,7 +16,7 @@ from chromium import Tab, browser
 from guarded_service import make_app
 from running import running
 
-from service.access.browser import body_of_any_page, foreign_host, sent_from_elsewhere
+from service.access.browser import body_of_any_page, foreign_host, said_twice, sent_from_elsewhere
 
 HOSTS = frozenset({"perfmodel.example"})
 JSON = {"content-type": "application/json"}
@@ -203,3 +203,11 @@ def test_the_page_of_the_service_itself_may_write(tab: Tab, service: Service) ->
     status, text = tab.run(asked)
     assert status == 201, text
     assert len(jobs_of(service)) == 1
+
+
+def test_what_says_where_a_request_is_from_is_said_once() -> None:
+    once = [(b"host", b"localhost"), (b"origin", b"http://localhost"), (b"accept", b"a")]
+    assert said_twice([*once, (b"accept", b"b")]) is None
+    for name in (b"host", b"origin"):
+        # Whichever of the two is read: the other one may be what a page sent.
+        assert said_twice([*once, (name, b"elsewhere.example")])

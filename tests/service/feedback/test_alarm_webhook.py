@@ -18,7 +18,7 @@ from perfmodel.store.feedback import Alarm, AlarmState, AlarmStore
 from perfmodel.store.feedback.keeper_lease import KeeperLease, Keeping
 from perfmodel.store.sql.connections import Connections
 from perfmodel.store.sql.migrate import migrate
-from service.feedback.alarm_webhook import Webhook
+from service.feedback.alarm_webhook import Webhook, is_public
 
 ALARM = Alarm(
     name="a1", kind="accelerator", value="T4", state=AlarmState.OPEN, shift=0.25, count=9,
@@ -146,3 +146,22 @@ def test_what_is_no_url_is_refused_at_the_start(
 ) -> None:
     with pytest.raises(InvalidInputError, match="PERFMODEL_DRIFT_WEBHOOK"):
         Webhook(alarms[0], url)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1", "0.0.0.0", "100.64.0.1", "169.254.169.254", "198.18.0.1", "224.0.0.1",
+        "240.0.0.1", "255.255.255.255", "::", "::1", "fe80::1", "fec0::1", "fc00::1", "ff02::1",
+        # Other ways to write 127.0.0.1 and 169.254.169.254 for those who translate addresses.
+        "::ffff:127.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "2002:7f00:1::",
+        "2002:a9fe:a9fe::1", "2001:0:7f00:1::",
+    ],
+)  # fmt: skip
+def test_an_address_that_stands_for_a_private_one_is_private(address: str) -> None:
+    assert not is_public(address)
+
+
+def test_addresses_of_the_network_are_public() -> None:
+    for address in ("8.8.8.8", "2001:4860:4860::8888", "64:ff9b::808:808", "2002:808:808::1"):
+        assert is_public(address), address

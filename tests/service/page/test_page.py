@@ -284,6 +284,35 @@ def test_fields_build_the_placement_and_follow_its_text(shown: Shown) -> None:
     tab.wait("document.querySelector('#curve .note')")
 
 
+@pytest.mark.parametrize(
+    ("written", "accelerator", "count"),
+    [
+        ("A100x8", "A100", "8"),
+        ("a100-sxm4-80gb:8", "a100-sxm4-80gb", "8"),
+        ("8 A100", "A100", "8"),
+        ("4090x2", "4090", "2"),
+        ("RX 7900 XTX", "RX 7900 XTX", "1"),
+        ("RTX3090", "RTX3090", "1"),
+    ],
+)
+def test_fields_follow_what_people_write(
+    shown: Shown, written: str, accelerator: str, count: str
+) -> None:
+    tab = shown(f"?on={written}".replace(" ", "%20"))
+    fields = "['accelerator','count'].map(n => document.getElementById(n).value)"
+    assert tab.run(fields) == [accelerator, count]
+    # The card is found in the catalogue, whose spelling is another: it has matrix units.
+    if "100" in written:
+        assert tab.run("document.querySelector('#precision-usual').innerText").startswith("amp_")
+
+
+def test_a_host_with_a_name_is_not_compared_with_single_cards(tab: Tab, service: Service) -> None:
+    tab.open(f"{service.url}/?on=p4d.24xlarge")
+    for picture in ("compare", "curve"):
+        assert "one kind" in tab.wait(f"document.querySelector('#{picture} .note')?.innerText")
+    assert tab.text("#throughput")
+
+
 def test_all_of_it_goes_by_keyboard(shown: Shown) -> None:
     tab = shown()
     tab.press("Tab")

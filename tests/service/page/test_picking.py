@@ -27,6 +27,16 @@ MEASURED = """(() => { const ask = window.fetch; window.fetch = async (url, opti
 }; })()"""
 
 
+#: Says of one accelerator what the service says of those that its model has learned nothing of.
+UNSEEN = """(() => { const ask = window.fetch; window.fetch = async (url, options) => {
+  const answer = await ask(url, options);
+  if (!String(url).endsWith('v1/matrix')) return answer;
+  const body = await answer.json();
+  body.warnings.push('The model has learned from no step on %s: the answer rests on others.');
+  return new Response(JSON.stringify(body), {headers: {'Content-Type': 'application/json'}});
+}; })()"""
+
+
 def choose(tab: Tab, selector: str, value: str) -> None:
     tab.run(
         f"(e => {{ e.value = {json.dumps(value)}; e.dispatchEvent(new Event('change', "
@@ -127,6 +137,17 @@ def test_what_nobody_measured_does_not_lead(shown: Shown) -> None:
     assert tab.run("document.querySelectorAll('#compare svg .guessed').length") == 2
 
 
+def test_an_accelerator_that_nobody_measured_does_not_lead_either(shown: Shown) -> None:
+    # All three go beyond what was measured; of one the model has seen nothing at all.
+    tab = shown("?on=T4&versus=T4,H100-SXM5-80GB,L4")
+    tab.run(UNSEEN % "H100-SXM5-80GB")
+    tab.click("button.go")
+    tab.wait("document.querySelector('#prices tbody td').innerText !== 'H100-SXM5-80GB'")
+    assert rows(tab)[-1] == "H100-SXM5-80GB"
+    assert "beyond what was measured" in tab.text("#compare .caption")
+    assert tab.run("document.querySelectorAll('#compare svg .guessed').length") == 1
+
+
 def test_each_accelerator_is_compared_in_its_usual_precision(
     shown: Shown, service: Service
 ) -> None:
@@ -179,6 +200,23 @@ def test_what_takes_long_can_be_given_up(shown: Shown) -> None:
     tab.click(".asked button")
     assert "given up" in tab.wait("document.querySelector('#answer .note')?.innerText")
     assert tab.run("document.querySelector('#again').checkVisibility()")
+
+
+def test_an_answer_ends_the_waiting_whatever_is_asked_after_it(shown: Shown) -> None:
+    tab = shown()
+    # The answer comes at once, what explains it never, so that the question as a whole goes on.
+    tab.run("((ask) => { window.fetch = (url, options) => String(url).endsWith('v1/explain')"
+            " ? new Promise(() => {}) : ask(url, options); })(window.fetch);"
+            "window.slow = []; ((later) => { window.setTimeout = (run, ms) => {"
+            " if (ms === 1500) window.slow.push(later(run, 200)); else return later(run, ms);"
+            " return window.slow.at(-1); }; })(window.setTimeout)")  # fmt: skip
+    choose(tab, "#batch", "96")
+    tab.wait("document.querySelector('.asked')?.innerText.includes('batch 96')")
+    tab.wait("window.slow.length > 0")
+    # Timers run in their order: what would have been said is said by now.
+    tab.wait("new Promise((done) => setTimeout(() => done(true), 1000))")
+    assert not tab.run("document.querySelector('.asked button')")
+    assert "first time" not in tab.text(".asked")
 
 
 def test_a_small_screen_shows_the_answer_first(shown: Shown, tab: Tab) -> None:

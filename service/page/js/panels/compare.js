@@ -38,7 +38,7 @@ export function comparePanel(changed) {
     }
     const cost = by.querySelector(":checked").value === "cost";
     const sorted = order(rows, cost);
-    frame.show({ draw: (width) => drawBars(sorted.map((row) => barOf(row, cost, mixed(rows))), width), table: tableOf(sorted), request, caption: caption(sorted, cost) });
+    frame.show({ draw: (width) => drawBars(sorted.map((row) => barOf(row, cost, bestGrade(rows))), width), table: tableOf(sorted), request, caption: caption(sorted, cost) });
     redraw(priced, priceTable(sorted, reprice, remove));
   }
 
@@ -90,6 +90,7 @@ function chosen(text, asked) {
 /** Return a row an accelerator, of the job in the precision that it is computed in there. */
 function rowsOf(answer, names, parts, jobs, each) {
   const of = (column, i) => answer[column][jobs[i]][i];
+  const unseen = new Set(answer.warnings.map((text) => UNSEEN.exec(text)?.[1]));
   const error = (i) => answer.errors.find(({ job, placement }) => (job === null || job === jobs[i]) && (placement === null || placement === i));
   return names.map((accelerator, i) => ({
     accelerator,
@@ -105,9 +106,13 @@ function rowsOf(answer, names, parts, jobs, each) {
     peak_bytes: of("peak_bytes", i),
     fits: of("fits", i),
     basis: of("basis", i),
+    unseen: unseen.has(accelerator),
     error: error(i)?.detail ?? "",
   }));
 }
+
+/** What the service says of an accelerator of which its model saw nothing. */
+const UNSEEN = /^The model has learned from no step on (\S+):/;
 
 /** Bases of answers that rest on steps of the accelerator, or of the job. */
 const MEASURED = ["measured", "calibrated", "transferred", "interpolated"];
@@ -117,10 +122,15 @@ function rests(row) {
   return MEASURED.includes(row.basis);
 }
 
-/** Tell whether some answers rest on measurements and others go beyond them. */
-function mixed(rows) {
-  const answered = rows.filter((row) => !row.error);
-  return answered.some(rests) && !answered.every(rests);
+/** Rank what an answer rests on: measured nearby, on this accelerator at all, or nowhere. */
+function grade(row) {
+  return rests(row) ? 2 : row.unseen ? 0 : 1;
+}
+
+/** Return the best grade that an answer has where others have less; null where all are alike. */
+function bestGrade(rows) {
+  const grades = rows.filter((row) => !row.error).map(grade);
+  return new Set(grades).size > 1 ? Math.max(...grades) : null;
 }
 
 /**
@@ -130,12 +140,12 @@ function mixed(rows) {
 function order(rows, cost) {
   const rank = (row) => (cost ? -(row.cost_per_million_samples ?? Infinity) : row.samples_per_second ?? -Infinity);
   const fits = (row) => (row.fits === false || row.error ? 0 : 1);
-  return [...rows].sort((a, b) => fits(b) - fits(a) || Number(rests(b)) - Number(rests(a)) || (rank(b) > rank(a) ? 1 : rank(b) < rank(a) ? -1 : 0));
+  return [...rows].sort((a, b) => fits(b) - fits(a) || grade(b) - grade(a) || (rank(b) > rank(a) ? 1 : rank(b) < rank(a) ? -1 : 0));
 }
 
-function barOf(row, cost, pale) {
+function barOf(row, cost, best) {
   const { accelerator: name, samples_per_second: rate, low, high, fits, error, currency } = row;
-  const colour = `${row.asked ? "asked" : "bar"}${pale && !rests(row) ? " guessed" : ""}`;
+  const colour = `${row.asked ? "asked" : "bar"}${best !== null && grade(row) < best ? " guessed" : ""}`;
   const words = [name, error || `${number(rate)} samples/s, ${number(low)} to ${number(high)}`];
   if (!error) words.push(row.precision, row.basis);
   if (fits === false) words.push("does not fit");
@@ -158,7 +168,7 @@ function caption(rows, cost) {
   const wrong = [...new Set(rows.map(({ error }) => error).filter(Boolean))];
   if (wrong.length) return wrong.join(" ");
   if (best.fits === false) return "It fits on none of them.";
-  const both = mixed(rows);
+  const both = bestGrade(rows) !== null;
   const words = both ? " Pale: beyond what was measured; these stand below the others." : "";
   const several = new Set(rows.map(({ precision }) => precision)).size > 1;
   const own = several ? " Each in the precision that is usual on it." : "";

@@ -1,0 +1,86 @@
+"""What a connection may send, and how long it may take, before its request is whole."""
+
+from __future__ import annotations
+
+import asyncio
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+#: Bytes without a head, or a piece of a body, becoming whole.
+MOST_UNREAD_BYTES = 128 * 1024
+
+_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+    b"content-length: 0\r\nconnection: close\r\n\r\n"
+)
+
+
+class BoundedRequests(HttpToolsProtocol):
+    """HTTP with the compiled parser, which by itself keeps whatever is sent, for ever.
+
+    Connections are closed that send endless heads (431 where nothing is being answered), endless
+    trailers, or no whole request in time: silent ones too.
+    """
+
+    #: From when the connection or the first byte of a further request is there, seconds.
+    patience_s = 60.0
+
+    _unread = 0
+    _is_whole = False
+    _overdue: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing any more."""
+        self._end_wait()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Count what does not become a part of a request."""
+        self._unread += len(data)
+        super().data_received(data)
+        if self._is_whole:
+            return
+        if self._unread > MOST_UNREAD_BYTES:
+            self._refuse()
+        elif self._overdue is None:
+            self._wait()
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        self._is_whole = False
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Hand the head over."""
+        self._unread = 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Hand a piece of the body over."""
+        self._unread = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End a request."""
+        self._is_whole, self._unread = True, 0
+        self._end_wait()
+        super().on_message_complete()
+
+    def _wait(self) -> None:
+        self._overdue = self.loop.call_later(self.patience_s, self.transport.close)
+
+    def _end_wait(self) -> None:
+        if self._overdue is not None:
+            self._overdue.cancel()
+            self._overdue = None
+
+    def _refuse(self) -> None:
+        answers = self.cycle is not None and not self.cycle.response_complete
+        if not answers and not self.transport.is_closing():
+            self.transport.write(_TOO_LARGE)
+        self.transport.close()

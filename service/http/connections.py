@@ -1,0 +1,37 @@
+"""How many connections a process holds, and what reads them."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import sys
+from typing import Any
+
+#: Files that a process has open at most: a connection is one, and the low default of many systems
+#: is meant to be raised by who needs more.
+_MOST_FILES = 65_536
+
+
+def parser() -> Any:
+    """Return what uvicorn takes as ``http``: the compiled parser with bounds where it is installed.
+
+    The other one bounds heads by itself.
+    """
+    if importlib.util.find_spec("httptools") is None:
+        return "h11"
+    from service.http.bounded_requests import BoundedRequests
+
+    return BoundedRequests
+
+
+def hold_many_connections() -> None:
+    """Raise the number of files that this process may open, as far as the system allows."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
