@@ -12,7 +12,7 @@ from perfmodel.errors import InvalidInputError
 if TYPE_CHECKING:
     from perfmodel.graph.ir import Graph
     from perfmodel.graph.job import Job
-    from perfmodel.profilers.job_list import JobList
+    from perfmodel.profilers.onnx_file import OnnxFile
 
 #: Options that a job does not hold itself.
 _NOT_OF_THE_JOB = frozenset(
@@ -116,47 +116,52 @@ def jobs_of(subject: str, settings: Mapping[str, Any]) -> list[Job]:
     if Path(subject).suffix in _LISTS:
         return read_jobs(Path(subject))
     read = read_subject(subject, settings["model_kwargs"])
+    if read.onnx is not None:
+        from perfmodel.profilers.onnx_file import ONLY_PROFILED
+
+        raise InvalidInputError(f"{subject} is an ONNX file. {ONLY_PROFILED}")
     if not read.reference:
         raise InvalidInputError(
-            f"{subject} cannot be run here: give a model by name or a transformers config. "
-            "`perfmodel profile` measures ONNX files too, where they lie."
+            f"{subject} cannot be run: give a model by name, a transformers config or, to "
+            "`perfmodel profile`, an ONNX file."
         )
     return [job_of(read.reference, settings)]
 
 
-def measured_jobs(subjects: Sequence[str], settings: Mapping[str, Any]) -> JobList:
-    """Return the jobs of FILE|MODEL arguments, ONNX files and lists that name them among these.
+def jobs_and_files(
+    subjects: Sequence[str], settings: Mapping[str, Any]
+) -> tuple[list[Job], dict[str, OnnxFile]]:
+    """Return the jobs of FILE|MODEL arguments, with the ONNX files among them by their graphs.
 
     Raises
     ------
-    InvalidInputError
+    PerfModelError
         As :func:`jobs_of` and :func:`~perfmodel.profilers.onnx_file.file_job`; dimensions where
         no ONNX file is named.
     """
-    from perfmodel.profilers.job_list import JobList
-
     dimensions = read_dims(settings["dims"])
-    parts = [_measured(subject, settings, dimensions) for subject in subjects]
-    files = {hash_: file for part in reversed(parts) for hash_, file in part.files.items()}
+    found = [pair for one in subjects for pair in _jobs_and_files(one, settings, dimensions)]
+    files = {str(job.graph): file for job, file in reversed(found) if file is not None}
     if dimensions and not files:
         raise InvalidInputError("--dim binds dimensions of an .onnx file; this is none.")
-    return JobList(jobs=tuple(job for part in parts for job in part.jobs), files=files)
+    return [job for job, _ in found], files
 
 
-def _measured(subject: str, settings: Mapping[str, Any], dimensions: Mapping[str, int]) -> JobList:
-    from perfmodel.profilers.job_list import JobList, read_list
+def _jobs_and_files(
+    subject: str, settings: Mapping[str, Any], dimensions: Mapping[str, int]
+) -> list[tuple[Job, OnnxFile | None]]:
+    from perfmodel.profilers.job_list import read_jobs_and_files
     from perfmodel.profilers.onnx_file import OnnxFile, file_job
 
     path = Path(subject)
     if path.suffix in _LISTS:
-        return read_list(path, dimensions)
+        return read_jobs_and_files(path, dimensions)
     if path.suffix != ".onnx":
-        return JobList(jobs=tuple(jobs_of(subject, settings)), files={})
+        return [(job, None) for job in jobs_of(subject, settings)]
     file = OnnxFile(
         path=_existing(path).absolute(), dimensions=dimensions, batch_size=settings["batch_size"]
     )
-    job = file_job(file, {name: settings[name] for name in settings if name != "dims"})
-    return JobList(jobs=(job,), files={str(job.graph): file})
+    return [(file_job(file, {key: settings[key] for key in settings if key != "dims"}), file)]
 
 
 def read_dims(dims: Sequence[str]) -> dict[str, int]:

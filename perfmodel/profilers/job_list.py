@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +13,10 @@ import orjson
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import stated_job
-from perfmodel.profilers.onnx_file import OnnxFile, file_job
+from perfmodel.graph.json_values import as_object
+from perfmodel.profilers.onnx_file import ONLY_PROFILED, OnnxFile, file_job
 
 _TABLES = ("defaults", "workloads", "hf_configs")
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobList:
-    """Jobs to measure.
-
-    Parameters
-    ----------
-    files : mapping of str to OnnxFile
-        What is run of jobs that refer to a graph, by its hash.
-    """
-
-    jobs: tuple[Job, ...]
-    files: Mapping[str, OnnxFile]
 
 
 def read_jobs(path: Path) -> list[Job]:
@@ -47,51 +33,52 @@ def read_jobs(path: Path) -> list[Job]:
         A file that cannot be read as one of the two, a field that a job does not have, or an ONNX
         file in the place of a model.
     """
-    found = read_list(path, {})
-    for file in found.files.values():
-        raise InvalidInputError(
-            f"{path} names {file.path.name}: `perfmodel profile` measures ONNX files, where they "
-            "lie. Here a model is given by name or by its transformers config."
-        )
-    return list(found.jobs)
+    jobs = []
+    for plain in _entries(path):
+        if file := _file_name(plain):
+            raise InvalidInputError(f"{path} names {file}. {ONLY_PROFILED}")
+        jobs.append(stated_job(plain))
+    return jobs
 
 
-def read_list(path: Path, dimensions: Mapping[str, int]) -> JobList:
+def read_jobs_and_files(
+    path: Path, dimensions: Mapping[str, int]
+) -> list[tuple[Job, OnnxFile | None]]:
     """Read a list as :func:`read_jobs` does, in which a ``model`` may be an ``.onnx`` file.
 
-    Such a file lies where the list's folder says, and its workload may state its own
-    ``dimensions``.
+    Its path is relative to the folder of the list.
 
     Parameters
     ----------
     dimensions : mapping of str to int
-        Extents for files whose workload states none.
+        Extents for files whose entry states no ``dimensions`` of its own.
+
+    Raises
+    ------
+    PerfModelError
+        As :func:`read_jobs` and :func:`~perfmodel.profilers.onnx_file.file_job`.
     """
-    jobs: list[Job] = []
-    files: dict[str, OnnxFile] = {}
-    for plain in _entries(path):
-        file = _file_of(plain, path.parent, dimensions)
-        if file is None:
-            jobs.append(stated_job(plain))
-            continue
-        stated = {name: plain[name] for name in plain if name not in ("model", "dimensions")}
-        job = file_job(file, stated)
-        files.setdefault(str(job.graph), file)
-        jobs.append(job)
-    return JobList(jobs=tuple(jobs), files=files)
+    return [_job_and_file(plain, path.parent, dimensions) for plain in _entries(path)]
 
 
-def _file_of(
+def _job_and_file(
     plain: Mapping[str, Any], folder: Path, dimensions: Mapping[str, int]
-) -> OnnxFile | None:
-    name = plain.get("model") if isinstance(plain, Mapping) else None
-    if not isinstance(name, str) or not name.endswith(".onnx"):
-        return None
-    return OnnxFile(
-        path=(folder / name).absolute(),
-        dimensions=plain.get("dimensions", dimensions),
-        batch_size=plain.get("batch_size"),
+) -> tuple[Job, OnnxFile | None]:
+    name = _file_name(plain)
+    if not name:
+        return stated_job(plain), None
+    stated = {key: plain[key] for key in plain if key not in ("model", "dimensions")}
+    own = as_object(plain.get("dimensions", dimensions), "/dimensions", what="dimensions")
+    file = OnnxFile(
+        path=(folder / name).absolute(), dimensions=own, batch_size=plain.get("batch_size")
     )
+    return file_job(file, stated), file
+
+
+def _file_name(plain: object) -> str:
+    """Return the ONNX file that an entry names in the place of a model; empty without one."""
+    name = plain.get("model") if isinstance(plain, Mapping) else None
+    return name if isinstance(name, str) and name.endswith(".onnx") else ""
 
 
 def _entries(path: Path) -> Iterator[Mapping[str, Any]]:

@@ -7,17 +7,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from perfmodel.capture.onnx import capture_onnx
+from perfmodel.capture.onnx import capture_onnx, samples_of
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.in_precision import as_it_computes
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import parse_job
-from perfmodel.types import Compiler, Mode, Role
+from perfmodel.types import Compiler, Mode
 
 #: What is said of a file to be measured; everything else the file says itself.
 _FIELDS = ("mode", "batch_size", "precision", "compiler")
 _ENGINES = (Compiler.ONNXRUNTIME, Compiler.OPENVINO, Compiler.TENSORRT)
+
+#: What is said where such a file is given to anything else.
+ONLY_PROFILED = (
+    "Only `perfmodel profile` measures such a file, on the machine where it lies: whoever else "
+    "measures builds its model, and has none. Give a model by name or a transformers config."
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,27 +93,6 @@ def file_job(file: OnnxFile, stated: Mapping[str, Any]) -> Job:
         )
     _check_engine(file, job.compiler)
     return replace(job, precision=own)
-
-
-def samples_of(graph: Graph, stated: int | None) -> int:
-    """Return the samples of an ONNX file: as stated, else the first extent of its first input.
-
-    Raises
-    ------
-    InvalidInputError
-        The dimensions leave no input with as many samples as were stated.
-    """
-    inputs = [one.shape for one in graph.tensors if one.role is Role.INPUT and one.shape]
-    if stated is None:
-        return inputs[0][0] if inputs else 1
-    if inputs and not any(stated in shape for shape in inputs):
-        held = "x".join(map(str, inputs[0]))
-        raise InvalidInputError(
-            f"The batch size is {stated}, but no input has that extent: the dimensions make the "
-            f"first one {held}. Leave the batch size or the dimension out.",
-            pointer="/job/batch_size",
-        )
-    return stated
 
 
 def _check_stated(file: OnnxFile, given: Mapping[str, Any]) -> None:

@@ -129,8 +129,7 @@ def capture_file(subject: Subject, settings: Mapping[str, Any]) -> Graph:
     _refuse_unread(job, settings, _UNREAD_BY_FILES)
     if subject.python is not None:
         return _capture_python(*subject.python, job, settings)
-    from perfmodel.capture.onnx import capture_onnx
-    from perfmodel.profilers.onnx_file import samples_of
+    from perfmodel.capture.onnx import capture_onnx, samples_of
 
     assert subject.onnx is not None
     _refuse_unread(job, settings, _UNREAD_BY_ONNX)

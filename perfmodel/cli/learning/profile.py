@@ -21,7 +21,7 @@ from perfmodel.cli.options import (
     retry_options,
 )
 from perfmodel.cli.output import duration, percent, print_json, tell
-from perfmodel.cli.subjects import measured_jobs
+from perfmodel.cli.subjects import jobs_and_files
 
 if TYPE_CHECKING:
     from perfmodel.campaigns.events import WorkReport
@@ -85,13 +85,13 @@ def command(
     from perfmodel.profilers.steps.providers import known_provider
     from perfmodel.store.profiles import ProfileStore
 
-    listed = measured_jobs(subjects, settings)
+    jobs, files = jobs_and_files(subjects, settings)
     provider = known_provider(provider)
     described = described_device(open_runtime(device))
     say_device(described, out)
     store = ProfileStore(out)
     found = profile_jobs(
-        listed.jobs,
+        jobs,
         store=store,
         device=described.accelerator,
         settings=MeasureSettings(
@@ -100,9 +100,9 @@ def command(
             device=device,
             provider=provider,
             device_graphs=device_graphs,
-            files=listed.files,
+            files=files,
         ),
-        on_event=partial(show_event, files=listed.files),
+        on_event=partial(show_event, files=files),
         retry_failed=retry_failed,
         retry_noisy=retry_noisy,
     )

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from perfmodel.capture.onnx import capture_onnx
 from perfmodel.capture.program import tensors_in
-from perfmodel.errors import MeasurementError
+from perfmodel.errors import MeasurementError, first_line
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.profilers.onnx_file import OnnxFile
@@ -86,9 +86,8 @@ def export_onnx(bundle: ModelBundle) -> tuple[bytes, dict[str, npt.NDArray[Any]]
                 dynamo=False,
             )
     except Exception as error:  # the exporter raises whatever the module's code does
-        reason = str(error).strip().split("\n", 1)[0][:300]
         raise MeasurementError(
-            f"{bundle.name} cannot be exported to ONNX: {type(error).__name__}: {reason}"
+            f"{bundle.name} cannot be exported to ONNX: {type(error).__name__}: {first_line(error)}"
         ) from error
     feeds = {
         name: np.ascontiguousarray(tensor.detach().numpy())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,17 +20,12 @@ _PASS_ON = frozenset(
 )
 #: Operators through which a stored table keeps its extents.
 _KEEP_SHAPE = frozenset({"Cast", "DequantizeLinear", "Identity", "QuantizeLinear"})
-#: Operators that look rows up: positions of the ids and of the table that they point into.
-_LOOK_UP = {
-    "Gather": ((1, 0),),
-    "EmbedLayerNormalization": ((0, 2), (1, 4), (8, 3)),
-}
 #: Integers that nothing tells more of.
 _UNKNOWN_ROWS = 2
 
 
 def make_inputs(
-    graph: Any, shapes: Mapping[str, tuple[int, ...] | None], *, seed: int = 0
+    graph: Any, shapes: Mapping[str, tuple[int, ...]], *, seed: int = 0
 ) -> dict[str, npt.NDArray[Any]]:
     """Make random inputs for a graph.
 
@@ -47,19 +42,15 @@ def make_inputs(
     Raises
     ------
     MeasurementError
-        An input that is no tensor, of unknown shape, or of a type that numpy does not have.
+        An input of a type that numpy does not have, or larger than the memory of this machine.
     """
     generator = np.random.default_rng(seed)
     rows = looked_up_rows(graph)
-    made = {}
-    for info in graph.input:
-        if info.name in shapes:
-            dtype = _dtype_of(info)
-            shape = shapes[info.name]
-            if shape is None:
-                raise _cannot_be_made(info.name, "it is declared without a shape")
-            made[info.name] = _array(info.name, shape, dtype, rows.get(info.name), generator)
-    return made
+    return {
+        info.name: _array(info, shapes[info.name], rows.get(info.name), generator)
+        for info in graph.input
+        if info.name in shapes
+    }
 
 
 def looked_up_rows(graph: Any) -> dict[str, int]:
@@ -69,10 +60,13 @@ def looked_up_rows(graph: Any) -> dict[str, int]:
     rows: dict[str, int] = {}
     for node in graph.node:
         _follow(node, extents, origin)
-        for ids, table, axis in _look_ups(node):
-            source, shape = origin.get(ids), extents.get(table)
-            if source is not None and shape:
-                rows[source] = min(shape[axis], rows.get(source, shape[axis]))
+        if node.op_type != "Gather":
+            continue
+        table, ids = node.input
+        source, shape = origin.get(ids), extents.get(table)
+        if source is not None and shape:
+            extent = shape[next((one.i for one in node.attribute if one.name == "axis"), 0)]
+            rows[source] = min(extent, rows.get(source, extent))
     return rows
 
 
@@ -90,19 +84,9 @@ def _follow(node: Any, extents: dict[str, tuple[int, ...]], origin: dict[str, st
         origin[node.output[0]] = origin[first]
 
 
-def _look_ups(node: Any) -> Iterator[tuple[str, str, int]]:
-    """Yield ids, table and the axis of the table that a node looks up."""
-    axis = next((one.i for one in node.attribute if one.name == "axis"), 0)
-    for ids, table in _LOOK_UP.get(node.op_type, ()):
-        if max(ids, table) < len(node.input):
-            yield node.input[ids], node.input[table], axis
-
-
 def _dtype_of(info: Any) -> np.dtype[Any]:
     from onnx.helper import tensor_dtype_to_np_dtype
 
-    if not info.type.HasField("tensor_type"):
-        raise _cannot_be_made(info.name, "it is no tensor")
     dtype: np.dtype[Any] = np.dtype(tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type))
     if dtype.kind not in "biuf":
         raise _cannot_be_made(info.name, f"no numbers of its type are made ({dtype})")
@@ -110,14 +94,11 @@ def _dtype_of(info: Any) -> np.dtype[Any]:
 
 
 def _array(
-    name: str,
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    rows: int | None,
-    generator: np.random.Generator,
+    info: Any, shape: tuple[int, ...], rows: int | None, generator: np.random.Generator
 ) -> npt.NDArray[Any]:
+    dtype = _dtype_of(info)
     try:
-        if dtype.kind == "b" or "mask" in name.lower():
+        if dtype.kind == "b" or "mask" in info.name.lower():
             return np.ones(shape, dtype)
         if dtype.kind == "f":
             return generator.standard_normal(shape, np.float32).astype(dtype)
@@ -125,11 +106,8 @@ def _array(
         return generator.integers(0, limit, shape).astype(dtype)
     except MemoryError as error:
         size_bytes = math.prod(shape) * dtype.itemsize
-        raise _cannot_be_made(name, f"its {size_bytes:.3g} bytes do not fit here") from error
+        raise _cannot_be_made(info.name, f"its {size_bytes:.3g} bytes do not fit here") from error
 
 
 def _cannot_be_made(name: str, why: str) -> MeasurementError:
-    return MeasurementError(
-        f"Input {name!r} of the ONNX file cannot be made: {why}. Export the model with inputs that "
-        "are tensors of numbers of a stated shape."
-    )
+    return MeasurementError(f"Input {name!r} of the ONNX file cannot be made: {why}.")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from perfmodel.errors import MeasurementError, MissingExtraError, PerfModelError
+from perfmodel.errors import MeasurementError, MissingExtraError, PerfModelError, first_line
 from perfmodel.graph.job import Job
 from perfmodel.profilers.operators.onnx_nodes import KernelTime, join_kernels, read_names
 from perfmodel.profilers.run import MeasureSettings, ProfiledRun
@@ -36,19 +37,13 @@ def run_onnxruntime(job: Job, settings: MeasureSettings, runtime: DeviceRuntime)
     provider = provider_for(job.compiler, settings.provider, runtime.facts.backend)
     exported = export_job(job, settings)
     runtime.release_memory()
-    try:
+    with _refused_with_reason(exported.model, runtime):
         session = _session(exported.file, settings.threads, provider)
-    except Exception as error:  # its exceptions have no base of their own
-        if isinstance(error, PerfModelError) or runtime.is_out_of_memory(error):
-            raise
-        raise MeasurementError(
-            f"ONNX Runtime cannot load {exported.model}: {_first_line(error)}"
-        ) from error
-    step = _step_of(session, exported.feeds, provider)
-    del session
-    runtime.reset_peak_memory()
-    timing = time_steps(step, settings.policy, clock=runtime)
-    memory = _told_memory(runtime, provider)
+        step = _step_of(session, exported.feeds, provider)
+        del session
+        runtime.reset_peak_memory()
+        timing = time_steps(step, settings.policy, clock=runtime)
+        memory = _told_memory(runtime, provider)
     del step
     runs, shares = profile_kernels(
         exported.file,
@@ -70,6 +65,19 @@ def run_onnxruntime(job: Job, settings: MeasureSettings, runtime: DeviceRuntime)
             *(f"time_share_{name}={share:.3f}" for name, share in shares.items()),
         ),
     )
+
+
+@contextmanager
+def _refused_with_reason(model: str, runtime: DeviceRuntime) -> Iterator[None]:
+    """Raise what ONNX Runtime says of a file that it cannot load or run as such."""
+    try:
+        yield
+    except PerfModelError:
+        raise
+    except Exception as error:  # its exceptions have no base of their own
+        if runtime.is_out_of_memory(error):
+            raise
+        raise MeasurementError(f"ONNX Runtime cannot run {model}: {first_line(error)}") from error
 
 
 def profile_kernels(
@@ -147,10 +155,6 @@ def _session(
     )
     check_used(provider, session.get_providers())
     return session
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n", 1)[0][:300]
 
 
 _CPU = "CPUExecutionProvider"

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from perfmodel.errors import MeasurementError, MissingExtraError
+from perfmodel.errors import MeasurementError, MissingExtraError, first_line
 from perfmodel.graph.job import Job
 from perfmodel.profilers.operators.onnx_nodes import KernelTime, join_kernels, read_names
 from perfmodel.profilers.run import MeasureSettings, ProfiledRun
@@ -113,6 +113,5 @@ def _request(core: Any, file: bytes, threads: int, *, profile: bool) -> Any:
     try:
         model = core.compile_model(core.read_model(file, b""), "CPU", settings)
     except RuntimeError as error:
-        reason = str(error).strip().split("\n", 1)[0][:300]
-        raise MeasurementError(f"OpenVINO cannot compile this file: {reason}") from error
+        raise MeasurementError(f"OpenVINO cannot compile this file: {first_line(error)}") from error
     return model.create_infer_request()

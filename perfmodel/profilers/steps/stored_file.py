@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.capture.onnx import input_shapes
-from perfmodel.errors import MeasurementError, MissingExtraError
+from perfmodel.errors import MeasurementError, MissingExtraError, first_line
 from perfmodel.profilers.onnx_file import OnnxFile
 from perfmodel.profilers.steps.made_inputs import make_inputs
 
@@ -56,7 +56,7 @@ def _loaded(path: Path) -> Any:
     except (OSError, ValueError, onnx.checker.ValidationError) as error:
         raise MeasurementError(
             f"The weights of {path.name} lie in another file, which cannot be read: "
-            f"{_first_line(error)}. Put it beside {path.name} under the name that this one says."
+            f"{first_line(error).rstrip('.')}. Put it where that says."
         ) from error
     return model
 
@@ -70,12 +70,12 @@ def _check_weights(graph: Any, path: Path) -> None:
             )
 
 
-def _bind(graph: Any, shapes: Mapping[str, tuple[int, ...] | None]) -> None:
+def _bind(graph: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
     for info in graph.input:
-        for dim, extent in zip(
-            info.type.tensor_type.shape.dim, shapes.get(info.name) or (), strict=False
-        ):
-            dim.dim_value = extent
+        if info.name in shapes:
+            dims = info.type.tensor_type.shape.dim
+            for dim, extent in zip(dims, shapes[info.name], strict=True):
+                dim.dim_value = extent
 
 
 def _content(model: Any, path: Path) -> bytes:
@@ -87,7 +87,3 @@ def _content(model: Any, path: Path) -> bytes:
         raise MeasurementError(
             f"{path.name} and its weights exceed 2 GB, the most that is measured of a file."
         ) from error
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n", 1)[0].rstrip(".")[:300]
