@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,7 +41,7 @@ def make_inputs(
     Raises
     ------
     MeasurementError
-        An input of a type that numpy does not have, or larger than the memory of this machine.
+        An input of a type that numpy does not have.
     """
     generator = np.random.default_rng(seed)
     rows = looked_up_rows(graph)
@@ -84,30 +83,25 @@ def _follow(node: Any, extents: dict[str, tuple[int, ...]], origin: dict[str, st
         origin[node.output[0]] = origin[first]
 
 
+def _array(
+    info: Any, shape: tuple[int, ...], rows: int | None, generator: np.random.Generator
+) -> npt.NDArray[Any]:
+    dtype = _dtype_of(info)
+    if dtype.kind == "b" or "mask" in info.name.lower():
+        return np.ones(shape, dtype)
+    if dtype.kind == "f":
+        return generator.standard_normal(shape, np.float32).astype(dtype)
+    limit = min(rows or _UNKNOWN_ROWS, int(np.iinfo(dtype).max))
+    return generator.integers(0, limit, shape).astype(dtype)
+
+
 def _dtype_of(info: Any) -> np.dtype[Any]:
     from onnx.helper import tensor_dtype_to_np_dtype
 
     dtype: np.dtype[Any] = np.dtype(tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type))
     if dtype.kind not in "biuf":
-        raise _cannot_be_made(info.name, f"no numbers of its type are made ({dtype})")
+        raise MeasurementError(
+            f"Input {info.name!r} of the ONNX file cannot be made: of its type ({dtype}) numpy "
+            "makes no numbers. Let the file take another one, and cast it inside."
+        )
     return dtype
-
-
-def _array(
-    info: Any, shape: tuple[int, ...], rows: int | None, generator: np.random.Generator
-) -> npt.NDArray[Any]:
-    dtype = _dtype_of(info)
-    try:
-        if dtype.kind == "b" or "mask" in info.name.lower():
-            return np.ones(shape, dtype)
-        if dtype.kind == "f":
-            return generator.standard_normal(shape, np.float32).astype(dtype)
-        limit = min(rows or _UNKNOWN_ROWS, int(np.iinfo(dtype).max))
-        return generator.integers(0, limit, shape).astype(dtype)
-    except MemoryError as error:
-        size_bytes = math.prod(shape) * dtype.itemsize
-        raise _cannot_be_made(info.name, f"its {size_bytes:.3g} bytes do not fit here") from error
-
-
-def _cannot_be_made(name: str, why: str) -> MeasurementError:
-    return MeasurementError(f"Input {name!r} of the ONNX file cannot be made: {why}.")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from perfmodel.errors import MeasurementError, MissingExtraError, PerfModelError, first_line
+from perfmodel.errors import MeasurementError, MissingExtraError, PerfModelError
 from perfmodel.graph.job import Job
 from perfmodel.profilers.operators.onnx_nodes import KernelTime, join_kernels, read_names
 from perfmodel.profilers.run import MeasureSettings, ProfiledRun
@@ -20,6 +21,8 @@ from perfmodel.traces.formats.onnxruntime_profile import NodeRun, node_runs
 
 #: Graph optimisation level of every session; the name of a member of ORT's enumeration.
 OPTIMISATION = "ORT_ENABLE_ALL"
+#: The place in its own sources that ONNX Runtime begins some reasons with.
+_SOURCE = re.compile(r"/onnxruntime_src/\S+:\d+ .*?\) ")
 
 
 def run_onnxruntime(job: Job, settings: MeasureSettings, runtime: DeviceRuntime) -> ProfiledRun:
@@ -77,7 +80,8 @@ def _refused_with_reason(model: str, runtime: DeviceRuntime) -> Iterator[None]:
     except Exception as error:  # its exceptions have no base of their own
         if runtime.is_out_of_memory(error):
             raise
-        raise MeasurementError(f"ONNX Runtime cannot run {model}: {first_line(error)}") from error
+        reason = _SOURCE.sub("", str(error)).split("\n", 1)[0][:300]
+        raise MeasurementError(f"ONNX Runtime cannot run {model}: {reason}") from error
 
 
 def profile_kernels(
