@@ -21,8 +21,8 @@ _ENGINES = (Compiler.ONNXRUNTIME, Compiler.OPENVINO, Compiler.TENSORRT)
 
 #: What is said where such a file is given to anything else.
 ONLY_PROFILED = (
-    "Only `perfmodel profile` measures such a file, on the machine where it lies: whoever else "
-    "measures builds its model, and has none. Give a model by name or a transformers config."
+    "Only `perfmodel profile` measures such a file, on the machine where it lies: workers "
+    "elsewhere do not have it. Give a model by name or a transformers config."
 )
 
 
