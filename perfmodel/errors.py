@@ -282,6 +282,11 @@ class TrainingError(PerfModelError):
     """Data from which nothing can be learned, with the reason."""
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error of a library says, for messages about its cause."""
+    return str(error).strip().split("\n", 1)[0][:300] or type(error).__name__
+
+
 def nearest_names(name: str, known: Sequence[str], *, limit: int = 3) -> list[str]:
     """Return the names closest to a misspelt one, best first.
 

@@ -12,6 +12,8 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from onnx import TensorProto, helper
+from onnx_files import onnx_file, tensor_info, weight
 from service_process import service_process
 from small_pages import fenced_and_indented
 
@@ -116,12 +118,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "lambda_training.parquet",
     ):
         (found / name).touch()
+    (found / "model.onnx").write_bytes(_onnx_model())
     database = f"sqlite:///{found / 'perfmodel.db'}"
     Database(database)
     for name in ("state.tar", "before.tar"):
         saved = CliRunner().invoke(cli, ["backup", str(found / name), "--database", database])
         assert saved.exit_code == 0, saved.stderr
     return found
+
+
+def _onnx_model() -> bytes:
+    """Return an ONNX file with the dimensions that the pages bind."""
+    look_up = helper.make_node("Gather", ["table", "ids"], ["y"])
+    ids = tensor_info("ids", ["batch", "seq"], TensorProto.INT64)
+    model = onnx_file([look_up], [ids], [tensor_info("y", None)], [weight("table", 100, 64)])
+    return bytes(model.SerializeToString())
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import hashlib
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import orjson
 
@@ -17,7 +17,11 @@ from perfmodel.campaigns.policy import (
     parse_policy,
     task_job,
 )
-from perfmodel.errors import InvalidInputError
+from perfmodel.devices.aliases import mig_profile
+from perfmodel.devices.catalog import Catalog
+from perfmodel.devices.cpu_facts import CPU_PREFIX
+from perfmodel.devices.spec import Kind
+from perfmodel.errors import InvalidInputError, UnknownAcceleratorError
 from perfmodel.graph.job import Job, stated_fields
 from perfmodel.graph.json_values import as_object, as_text, refuse_unknown
 from perfmodel.store.campaigns import CampaignStore
@@ -90,7 +94,37 @@ def enter_campaign(
     return Entered(name=name, created=created)
 
 
-def enter_request(store: CampaignStore, value: object, *, caller: str = "") -> Entered:
+def device_words(asked: Sequence[str], catalog: Catalog) -> list[str]:
+    """Return what shall measure, in the words that workers answer to.
+
+    Those are kinds and canonical names. A CPU and a MIG slice that are in no catalogue name
+    themselves; names of that form stay as they are.
+
+    Raises
+    ------
+    UnknownAcceleratorError
+        A name that no worker would ever answer to, with the nearest ones; ``pointer`` says which.
+
+    Examples
+    --------
+    >>> device_words(["gpu", "h100", "cpu-amd-epyc-2c"], Catalog.default())
+    ['gpu', 'H100-SXM5-80GB', 'cpu-amd-epyc-2c']
+    """
+    words = []
+    for position, word in enumerate(asked):
+        try:
+            named_itself = word.startswith(CPU_PREFIX) or mig_profile(word)
+            is_word = word in (ANY, *get_args(Kind)) or (named_itself and word not in catalog)
+            words.append(word if is_word else catalog.canonical_name(word))
+        except UnknownAcceleratorError as error:
+            error.pointer = f"/accelerators/{position}"
+            raise
+    return words
+
+
+def enter_request(
+    store: CampaignStore, value: object, *, catalog: Catalog, caller: str = ""
+) -> Entered:
     """Keep the campaign that a request describes, as decoded from JSON.
 
     Raises
@@ -111,10 +145,13 @@ def enter_request(store: CampaignStore, value: object, *, caller: str = "") -> E
         store,
         [task_job(job, f"/jobs/{number}") for number, job in enumerate(jobs)],
         policy=parse_policy(fields.get("policy") or {}),
-        accelerators=[
-            as_text("accelerators", word, f"/accelerators/{number}")[:_MOST_TITLE]
-            for number, word in enumerate(words)
-        ],
+        accelerators=device_words(
+            [
+                as_text("accelerators", word, f"/accelerators/{number}")[:_MOST_TITLE]
+                for number, word in enumerate(words)
+            ],
+            catalog,
+        ),
         title=title,
         caller=caller,
     )

@@ -21,7 +21,7 @@ from perfmodel.capture.recording.autocast_regions import autocast_regions
 from perfmodel.capture.recording.interposition import interposed
 from perfmodel.capture.recording.meta_copy import Parts, meta_copy, on_meta
 from perfmodel.capture.recording.recorder import PlaceholderValues, Recorder
-from perfmodel.errors import CaptureError, PerfModelError
+from perfmodel.errors import CaptureError, PerfModelError, first_line
 from perfmodel.graph.ir import Graph
 from perfmodel.types import Mode, Phase, Role
 
@@ -226,19 +226,15 @@ def _not_compiled() -> Iterator[None]:
 
 def failure(error: BaseException) -> str:
     """Return in one line what a program failed with, and the cure where it is known."""
-    text = f"{type(error).__name__}: {_first_line(error)}"
+    text = f"{type(error).__name__}: {first_line(error)}"
     for fragment, cure in _CURES.items():
         if fragment in text:
             return f"{text[:120].rstrip('. ')}. {cure}"
     return text
 
 
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n", 1)[0][:300] or type(error).__name__
-
-
 def _reason(error: Exception) -> str:
-    text = _first_line(error)
+    text = first_line(error)
     if "`fused=True`" in text:
         return (
             "A fused optimizer checks the device of its parameters and cannot be captured by "

@@ -108,6 +108,14 @@ _script_option = click.option(
     help="The job loads, logs and waits besides its step, or does nothing else. "
     "[default: what was observed decides]",
 )
+#: Extents for ONNX files, as ``dims``.
+dims_option = click.option(
+    "--dim",
+    "dims",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Extent of a dynamic dimension of an ONNX file. Repeatable.",
+)
 _FILE_OPTIONS = (
     click.option(
         "--config",
@@ -119,13 +127,7 @@ _FILE_OPTIONS = (
         metavar="SHAPES",
         help="Inputs of a model of a Python file, batch first: 8x3x224x224 or ids=8x128:int64.",
     ),
-    click.option(
-        "--dim",
-        "dims",
-        multiple=True,
-        metavar="NAME=VALUE",
-        help="Extent of a dynamic dimension of an ONNX file. Repeatable.",
-    ),
+    dims_option,
 )
 
 

@@ -12,6 +12,7 @@ from perfmodel.errors import InvalidInputError
 if TYPE_CHECKING:
     from perfmodel.graph.ir import Graph
     from perfmodel.graph.job import Job
+    from perfmodel.profilers.onnx_file import OnnxFile
 
 #: Options that a job does not hold itself.
 _NOT_OF_THE_JOB = frozenset(
@@ -21,6 +22,8 @@ _NOT_OF_THE_JOB = frozenset(
 _WEIGHTS = frozenset({".pt", ".pth", ".bin", ".safetensors", ".ckpt", ".gguf", ".h5"})
 #: Larger JSON files are no configs, requests or graphs.
 _MAX_JSON_BYTES = 512 * 1024 * 1024
+#: Files that list jobs.
+_LISTS = (".jsonl", ".toml")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,19 +109,79 @@ def jobs_of(subject: str, settings: Mapping[str, Any]) -> list[Job]:
     Raises
     ------
     InvalidInputError
-        A list of jobs that cannot be read, or a graph, which is no model to be run.
+        A list of jobs that cannot be read, or a file or graph that is no model to be built.
     """
     from perfmodel.profilers.job_list import read_jobs
 
-    if Path(subject).suffix in (".jsonl", ".toml"):
+    if Path(subject).suffix in _LISTS:
         return read_jobs(Path(subject))
     read = read_subject(subject, settings["model_kwargs"])
+    if read.onnx is not None:
+        from perfmodel.profilers.onnx_file import ONLY_PROFILED
+
+        raise InvalidInputError(f"{subject} is an ONNX file. {ONLY_PROFILED}")
     if not read.reference:
         raise InvalidInputError(
-            f"{subject} cannot be run: give a model by name or a transformers config. "
-            "With --compiler onnxruntime a model is exported and measured in ONNX Runtime."
+            f"{subject} cannot be run: give a model by name, a transformers config or, to "
+            "`perfmodel profile`, an ONNX file."
         )
     return [job_of(read.reference, settings)]
+
+
+def jobs_and_files(
+    subjects: Sequence[str], settings: Mapping[str, Any]
+) -> tuple[list[Job], dict[str, OnnxFile]]:
+    """Return the jobs of FILE|MODEL arguments, with the ONNX files among them by their graphs.
+
+    Raises
+    ------
+    PerfModelError
+        As :func:`jobs_of` and :func:`~perfmodel.profilers.onnx_file.file_job`; dimensions where
+        no ONNX file is named.
+    """
+    dimensions = read_dims(settings["dims"])
+    found = [pair for one in subjects for pair in _jobs_and_files(one, settings, dimensions)]
+    files = {str(job.graph): file for job, file in reversed(found) if file is not None}
+    if dimensions and not files:
+        raise InvalidInputError("--dim binds dimensions of an .onnx file; this is none.")
+    return [job for job, _ in found], files
+
+
+def _jobs_and_files(
+    subject: str, settings: Mapping[str, Any], dimensions: Mapping[str, int]
+) -> list[tuple[Job, OnnxFile | None]]:
+    from perfmodel.profilers.job_list import read_jobs_and_files
+    from perfmodel.profilers.onnx_file import OnnxFile, file_job
+
+    path = Path(subject)
+    if path.suffix in _LISTS:
+        return read_jobs_and_files(path, dimensions)
+    if path.suffix != ".onnx":
+        return [(job, None) for job in jobs_of(subject, settings)]
+    file = OnnxFile(
+        path=_existing(path).absolute(), dimensions=dimensions, batch_size=settings["batch_size"]
+    )
+    return [(file_job(file, {key: settings[key] for key in settings if key != "dims"}), file)]
+
+
+def read_dims(dims: Sequence[str]) -> dict[str, int]:
+    """Read ``NAME=VALUE`` pairs of dynamic dimensions.
+
+    Raises
+    ------
+    InvalidInputError
+        A value that is no whole number >= 1.
+
+    Examples
+    --------
+    >>> read_dims(["seq=128"])
+    {'seq': 128}
+    """
+    pairs = parse_pairs(dims, option="--dim")
+    for name, value in pairs.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise InvalidInputError(f"--dim {name} must be a whole number >= 1; got {value!r}.")
+    return pairs
 
 
 def job_of(reference: Mapping[str, Any], settings: Mapping[str, Any]) -> Job:

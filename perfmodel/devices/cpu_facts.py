@@ -9,6 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+#: Canonical names of CPUs begin so.
+CPU_PREFIX = "cpu-"
+
 _SIZE_UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3}
 _NOISE = re.compile(r"\((?:r|tm)\)|@.*$|\b\d+-core\b|\b(?:processor|cpu)\b", re.IGNORECASE)
 #: Instruction sets that change what a matrix product costs, as Linux names them.
@@ -70,7 +73,7 @@ class CpuFacts:
     @property
     def name(self) -> str:
         """Canonical accelerator name: ``cpu-<model>-<cores>c``."""
-        return f"cpu-{model_slug(self.model)}-{self.core_count}c"
+        return f"{CPU_PREFIX}{model_slug(self.model)}-{self.core_count}c"
 
 
 def model_slug(model: str) -> str:

@@ -13,6 +13,8 @@ import orjson
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import stated_job
+from perfmodel.graph.json_values import as_object
+from perfmodel.profilers.onnx_file import ONLY_PROFILED, OnnxFile, file_job
 
 _TABLES = ("defaults", "workloads", "hf_configs")
 
@@ -28,18 +30,66 @@ def read_jobs(path: Path) -> list[Job]:
     Raises
     ------
     InvalidInputError
-        A file that cannot be read as one of the two, or a field that a job does not have.
+        A file that cannot be read as one of the two, a field that a job does not have, or an ONNX
+        file in the place of a model.
     """
+    jobs = []
+    for plain in _entries(path):
+        if file := _file_name(plain):
+            raise InvalidInputError(f"{path} names {file}. {ONLY_PROFILED}")
+        jobs.append(stated_job(plain))
+    return jobs
+
+
+def read_jobs_and_files(
+    path: Path, dimensions: Mapping[str, int]
+) -> list[tuple[Job, OnnxFile | None]]:
+    """Read a list as :func:`read_jobs` does, in which a ``model`` may be an ``.onnx`` file.
+
+    Its path is relative to the folder of the list.
+
+    Parameters
+    ----------
+    dimensions : mapping of str to int
+        Extents for files whose entry states no ``dimensions`` of its own.
+
+    Raises
+    ------
+    PerfModelError
+        As :func:`read_jobs` and :func:`~perfmodel.profilers.onnx_file.file_job`.
+    """
+    return [_job_and_file(plain, path.parent, dimensions) for plain in _entries(path)]
+
+
+def _job_and_file(
+    plain: Mapping[str, Any], folder: Path, dimensions: Mapping[str, int]
+) -> tuple[Job, OnnxFile | None]:
+    name = _file_name(plain)
+    if not name:
+        return stated_job(plain), None
+    stated = {key: plain[key] for key in plain if key not in ("model", "dimensions")}
+    own = as_object(plain.get("dimensions", dimensions), "/dimensions", what="dimensions")
+    file = OnnxFile(
+        path=(folder / name).absolute(), dimensions=own, batch_size=plain.get("batch_size")
+    )
+    return file_job(file, stated), file
+
+
+def _file_name(plain: object) -> str:
+    """Return the ONNX file that an entry names in the place of a model; empty without one."""
+    name = plain.get("model") if isinstance(plain, Mapping) else None
+    return name if isinstance(name, str) and name.endswith(".onnx") else ""
+
+
+def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"Cannot read the job list {path}: {error}.") from error
-    if path.suffix == ".toml":
-        return list(_jobs_of_grid(text, path))
-    return list(_jobs_of_lines(text, path))
+    yield from (_of_grid if path.suffix == ".toml" else _of_lines)(text, path)
 
 
-def _jobs_of_lines(text: str, path: Path) -> Iterator[Job]:
+def _of_lines(text: str, path: Path) -> Iterator[Mapping[str, Any]]:
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
@@ -47,10 +97,10 @@ def _jobs_of_lines(text: str, path: Path) -> Iterator[Job]:
             plain = orjson.loads(line)
         except ValueError as error:
             raise InvalidInputError(f"{path}, line {number}: no JSON ({error}).") from error
-        yield stated_job(plain)
+        yield plain
 
 
-def _jobs_of_grid(text: str, path: Path) -> Iterator[Job]:
+def _of_grid(text: str, path: Path) -> Iterator[Mapping[str, Any]]:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -63,7 +113,7 @@ def _jobs_of_grid(text: str, path: Path) -> Iterator[Job]:
     configs = document.get("hf_configs", {})
     for table in document.get("workloads", []):
         for plain in _expand({**document.get("defaults", {}), **table}):
-            yield stated_job(_with_config(plain, configs, path))
+            yield _with_config(plain, configs, path)
 
 
 def _expand(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -11,7 +11,7 @@ from perfmodel.devices.codec import spec_to_dict
 from perfmodel.devices.drivers.device_facts import DeviceFacts
 from perfmodel.devices.extras import installed_version
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.errors import OutOfDeviceMemoryError
+from perfmodel.errors import OutOfDeviceMemoryError, first_line
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job, stated_fields
 from perfmodel.graph.workload import Workload
@@ -59,7 +59,7 @@ def measure_job(
             raise
         raise OutOfDeviceMemoryError(
             f"The memory of {accelerator.name} does not suffice for {job.label} {job.mode} at "
-            f"batch size {job.batch_size}: {_first_line(error)}",
+            f"batch size {job.batch_size}: {first_line(error)}",
             capacity_bytes=device.facts.memory_bytes,
         ) from error
     return _measurement(job, run, accelerator, settings, device.facts), run.graph
@@ -79,10 +79,6 @@ def _runner(compiler: Compiler) -> Callable[[Job, MeasureSettings, DeviceRuntime
             from perfmodel.profilers.steps.pytorch import run_pytorch
 
             return run_pytorch
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).split("\n", 1)[0][:300]
 
 
 def _measurement(

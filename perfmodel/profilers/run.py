@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfmodel.graph.ir import Graph
+from perfmodel.profilers.onnx_file import OnnxFile
 from perfmodel.profilers.operators.joined import JoinedOperators
 from perfmodel.profilers.runtime.device_runtime import MemoryPeak
 from perfmodel.profilers.timing import Timing, TimingPolicy
@@ -34,6 +36,8 @@ class MeasureSettings:
         compiler.
     device_graphs : bool
         Launch the whole step as one graph of the device (CUDA graphs).
+    files : mapping of str to OnnxFile
+        What is run of jobs that refer to a graph, by its hash.
     """
 
     threads: int
@@ -46,6 +50,7 @@ class MeasureSettings:
     device: str = "cpu"
     provider: str = ""
     device_graphs: bool = False
+    files: Mapping[str, OnnxFile] = field(default_factory=dict, hash=False)
 
     @property
     def execution(self) -> str:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,11 @@ from migrated import migrated_sqlite
 from waiting import PATIENCE_S
 
 from perfmodel.cli import cli
+from perfmodel.cli.database import opened
+from perfmodel.devices.catalog import Catalog
+from perfmodel.devices.codec import spec_to_dict
 from perfmodel.store.profiles import ProfileStore
+from perfmodel.store.state.accelerators import AcceleratorStore
 
 LIST = """
 [[workloads]]
@@ -92,6 +97,25 @@ def test_what_cannot_be_done_is_said(database: str, args: tuple[str, ...], says:
     refused = _run(*args, "--database", database)
     assert refused.exit_code == 2
     assert says in refused.stderr
+
+
+def test_devices_are_called_as_workers_call_them(database: str, jobs: Path) -> None:
+    npu = replace(Catalog.default().get("T4"), name="Example-NPU", kind="npu")
+    with opened(database) as connections:
+        content = json.dumps(spec_to_dict(npu))
+        AcceleratorStore(connections).put(npu.name, content, lambda found: None)
+    asked = {
+        "gpu": "gpu", "any": "any", "h100": "H100-SXM5-80GB", "example npu": "Example-NPU",
+        "cpu-nobody-knows-3c": "cpu-nobody-knows-3c",
+        "A100-SXM4-80GB-MIG-1g.10gb": "A100-SXM4-80GB-MIG-1g.10gb",
+    }  # fmt: skip
+    words = [word for said in asked for word in ("--accelerator", said)]
+    name = _created(jobs, "--database", database, *words)
+    tasks = json.loads(_run("results", name, "--database", database, "--json").stdout)["tasks"]
+    assert {task["accelerator"] for task in tasks} == set(asked.values())
+    refused = _run("create", jobs, "--database", database, "--accelerator", "H1000")
+    assert refused.exit_code == 2
+    assert "Unknown accelerator 'H1000'. Did you mean 'H100'" in refused.stderr
 
 
 def test_a_killed_worker_loses_one_workload_and_the_next_does_the_rest(

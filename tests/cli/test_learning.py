@@ -227,10 +227,3 @@ def test_profile_measures_keeps_going_and_resumes(
     assert json.loads(_run(*words).stdout)["skipped"] == 2
     steps = ProfileStore(out).steps()
     assert [step.model for step in steps] == ["zoo/mlp"]
-
-
-def test_profile_refuses_what_cannot_be_run(tmp_path: Path) -> None:
-    path = tmp_path / "model.onnx"
-    path.write_bytes(b"")
-    shown = _run("profile", str(path), "--out", str(tmp_path / "out"), code=2)
-    assert "--compiler onnxruntime" in shown.stderr

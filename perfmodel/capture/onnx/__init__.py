@@ -6,7 +6,7 @@ training step, differentiated (``training``, ``gradients``).
 """
 
 from perfmodel.capture.onnx.builder import onnx_node_name
-from perfmodel.capture.onnx.entry import capture_onnx
+from perfmodel.capture.onnx.entry import capture_onnx, input_shapes, samples_of
 from perfmodel.capture.onnx.reading.limits import OnnxLimits
 
-__all__ = ["OnnxLimits", "capture_onnx", "onnx_node_name"]
+__all__ = ["OnnxLimits", "capture_onnx", "input_shapes", "onnx_node_name", "samples_of"]

@@ -17,9 +17,9 @@ from perfmodel.capture.onnx.reading.model import OnnxModel
 from perfmodel.capture.onnx.trace import Tracer
 from perfmodel.capture.onnx.training import check_optimizer, extend_to_training
 from perfmodel.capture.onnx.unknown import ShapeOracle
-from perfmodel.errors import UnsupportedOnnxError
+from perfmodel.errors import InvalidInputError, UnsupportedOnnxError
 from perfmodel.graph.ir import Graph
-from perfmodel.types import Mode, Precision
+from perfmodel.types import Mode, Precision, Role
 
 _DEFAULT_LIMITS = OnnxLimits()
 
@@ -89,6 +89,55 @@ def capture_onnx(
     if mode is Mode.TRAINING:
         extend_to_training(builder, outputs, optimizer)
     return builder.build(_source(parsed, model))
+
+
+def input_shapes(
+    model: str | os.PathLike[str] | bytes,
+    *,
+    dimensions: Mapping[str, int] | None = None,
+    batch_size: int | None = None,
+    limits: OnnxLimits = _DEFAULT_LIMITS,
+) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the inputs of an ONNX file, with the extents that are given.
+
+    Parameters are those of :func:`capture_onnx`; what has a value in the file is no input.
+
+    Returns
+    -------
+    dict of str to tuple of int
+        In the order of the file, without inputs that are declared without a shape.
+
+    Raises
+    ------
+    UnsupportedOnnxError
+        The file is damaged or beyond the limits, or a dynamic dimension is unbound.
+    """
+    with _window(model) as data:
+        graph = decode_model(data, limits).graph
+    binding = Binding(graph, dimensions or {}, batch_size)
+    shapes = {info.name: binding.shape(info) for info in graph.inputs}
+    return {name: shape for name, shape in shapes.items() if shape is not None}
+
+
+def samples_of(graph: Graph, stated: int | None) -> int:
+    """Return the samples of a captured file: as stated, else the first extent of its first input.
+
+    Raises
+    ------
+    InvalidInputError
+        The dimensions leave no input with as many samples as were stated.
+    """
+    inputs = [one.shape for one in graph.tensors if one.role is Role.INPUT and one.shape]
+    if stated is None:
+        return inputs[0][0] if inputs else 1
+    if inputs and not any(stated in shape for shape in inputs):
+        held = "x".join(map(str, inputs[0]))
+        raise InvalidInputError(
+            f"The batch size is {stated}, but no input has that extent: the dimensions make the "
+            f"first one {held}. Leave the batch size or the dimension out.",
+            pointer="/job/batch_size",
+        )
+    return stated
 
 
 @contextmanager

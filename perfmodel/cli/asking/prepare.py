@@ -15,14 +15,14 @@ from perfmodel.cli.subjects import (
     Subject,
     job_of,
     parse_json,
-    parse_pairs,
     read_config,
+    read_dims,
     read_subject,
 )
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.in_precision import as_it_computes
 from perfmodel.graph.job import Job, job_to_dict
-from perfmodel.types import Compiler, Role
+from perfmodel.types import Compiler
 
 if TYPE_CHECKING:
     from perfmodel.graph.ir import Graph
@@ -129,7 +129,7 @@ def capture_file(subject: Subject, settings: Mapping[str, Any]) -> Graph:
     _refuse_unread(job, settings, _UNREAD_BY_FILES)
     if subject.python is not None:
         return _capture_python(*subject.python, job, settings)
-    from perfmodel.capture.onnx import capture_onnx
+    from perfmodel.capture.onnx import capture_onnx, samples_of
 
     assert subject.onnx is not None
     _refuse_unread(job, settings, _UNREAD_BY_ONNX)
@@ -144,7 +144,8 @@ def capture_file(subject: Subject, settings: Mapping[str, Any]) -> Graph:
         optimizer=job.optimizer,
         precision=job.precision if settings.get("precision") else None,
     )
-    return noted(graph, as_it_computes(_with_samples(job, graph, batch_size), graph, settings))
+    counted = replace(job, batch_size=samples_of(graph, batch_size))
+    return noted(graph, as_it_computes(counted, graph, settings))
 
 
 def _refuse_unread(job: Job, settings: Mapping[str, Any], names: Sequence[str]) -> None:
@@ -158,27 +159,6 @@ def _refuse_unread(job: Job, settings: Mapping[str, Any], names: Sequence[str]) 
                 "say how long the inputs are, and what else the file says is as it is.",
                 pointer=f"/job/{name}",
             )
-
-
-def _with_samples(job: Job, graph: Graph, stated: int | None) -> Job:
-    """Return the job of an ONNX file with the samples of its first input, where none were stated.
-
-    Raises
-    ------
-    InvalidInputError
-        The dimensions leave no input with as many samples as were stated.
-    """
-    inputs = [one.shape for one in graph.tensors if one.role is Role.INPUT and one.shape]
-    if stated is None:
-        return replace(job, batch_size=inputs[0][0] if inputs else 1)
-    if inputs and not any(stated in shape for shape in inputs):
-        held = "x".join(map(str, inputs[0]))
-        raise InvalidInputError(
-            f"The batch size is {stated}, but no input has that extent: the dimensions make the "
-            f"first one {held}. Leave the batch size or the dimension out.",
-            pointer="/job/batch_size",
-        )
-    return job
 
 
 def _capture_python(path: Path, name: str, job: Job, settings: Mapping[str, Any]) -> Graph:
@@ -196,26 +176,6 @@ def _capture_python(path: Path, name: str, job: Job, settings: Mapping[str, Any]
         asked = replace(asked, compiler=Compiler.INDUCTOR)
     graph = capture(program_of(bundle, asked), source=source_of(bundle, asked))
     return noted(graph, as_it_computes(asked, graph, settings), bundle.tokens_per_sample)
-
-
-def read_dims(dims: Sequence[str]) -> dict[str, int]:
-    """Read ``NAME=VALUE`` pairs of dynamic dimensions.
-
-    Raises
-    ------
-    InvalidInputError
-        A value that is no whole number >= 1.
-
-    Examples
-    --------
-    >>> read_dims(["seq=128"])
-    {'seq': 128}
-    """
-    pairs = parse_pairs(dims, option="--dim")
-    for name, value in pairs.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise InvalidInputError(f"--dim {name} must be a whole number >= 1; got {value!r}.")
-    return pairs
 
 
 def refuse_file_options(settings: Mapping[str, Any]) -> None:

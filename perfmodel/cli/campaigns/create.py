@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,11 +10,12 @@ import click
 from perfmodel.cli.database import database_option, opened
 from perfmodel.cli.options import job_options, output_options
 from perfmodel.cli.output import print_json
-from perfmodel.cli.subjects import jobs_of
+from perfmodel.cli.subjects import jobs_of, parse_json
 from perfmodel.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from perfmodel.campaigns.policy import CampaignPolicy
+    from perfmodel.store.sql.connections import Connections
 
 #: Runs everywhere without a library of models, and long enough to be measured well.
 _REFERENCE = "zoo/resnet50-v1.5"
@@ -115,9 +116,8 @@ def create(
         from perfmodel.store.campaigns import CampaignStore
 
         campaigns = CampaignStore(connections)
-        entered = enter_campaign(
-            campaigns, jobs, policy=policy, accelerators=accelerators, title=title
-        )
+        words = _words(accelerators, connections)
+        entered = enter_campaign(campaigns, jobs, policy=policy, accelerators=words, title=title)
         total = campaigns.counts(entered.name).total
     told = {"id": entered.name, "tasks": total, "created": entered.created}
     if as_json:
@@ -141,7 +141,9 @@ def _create_doubted(
         from perfmodel.store.state.jobs import JobStore
 
         doubted = doubted_jobs(
-            AlarmStore(connections).open_alarms(), JobStore(connections), accelerators=accelerators
+            AlarmStore(connections).open_alarms(),
+            JobStore(connections),
+            accelerators=_words(accelerators, connections),
         )
         if not doubted:
             raise InvalidInputError(
@@ -158,6 +160,18 @@ def _create_doubted(
         return
     for one in told:
         _tell(one)
+
+
+def _words(accelerators: Sequence[str], connections: Connections) -> list[str]:
+    """Return what workers answer to, by the catalogue and what the database adds to it."""
+    from perfmodel.campaigns.entering import device_words
+    from perfmodel.devices.catalog import Catalog
+    from perfmodel.devices.codec import spec_from_dict
+    from perfmodel.store.state.accelerators import AcceleratorStore
+
+    own = AcceleratorStore(connections).all()
+    devices = [spec_from_dict(parse_json(one, source=name)) for name, one in own.devices.items()]
+    return device_words(accelerators, Catalog.default().with_own_if_free(devices, own.aliases))
 
 
 def _tell(campaign: Mapping[str, Any]) -> None:

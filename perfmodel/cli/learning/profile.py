@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from perfmodel.cli.failures import EXIT_FAILED, EXIT_SOME_FAILED
-from perfmodel.cli.options import FOLDER, device_option, job_options, output_options, retry_options
+from perfmodel.cli.options import (
+    FOLDER,
+    device_option,
+    dims_option,
+    job_options,
+    output_options,
+    retry_options,
+)
 from perfmodel.cli.output import duration, percent, print_json, tell
-from perfmodel.cli.subjects import jobs_of
+from perfmodel.cli.subjects import jobs_and_files
 
 if TYPE_CHECKING:
     from perfmodel.campaigns.events import WorkReport
     from perfmodel.profilers.described import DescribedDevice
+    from perfmodel.profilers.onnx_file import OnnxFile
     from perfmodel.profilers.profiling import ProfileEvent, ProfileReport
 
 #: Words of ``--provider``; help is shown without importing what runs them.
@@ -44,6 +54,7 @@ _PROVIDERS = ("cpu", "openvino", "cuda", "tensorrt", "migraphx", "directml")
     help="Launch each step as one graph of the device (CUDA graphs).",
 )  # fmt: skip
 @retry_options
+@dims_option
 @job_options
 @output_options
 def command(
@@ -62,7 +73,8 @@ def command(
     """Measure the time and memory of real steps, one workload after the other.
 
     FILE is a list of jobs: .jsonl with one job a line, or .toml with grids. MODEL is as for
-    `perfmodel capture`, measured with the options below. A workload that OUT already holds is
+    `perfmodel capture`, measured with the options below; an .onnx file is measured itself, in
+    ONNX Runtime unless --compiler says openvino or tensorrt. A workload that OUT already holds is
     skipped, so the same command continues after an interruption.
     """
     from perfmodel.devices.cpu_facts import read_cpu_facts
@@ -73,7 +85,7 @@ def command(
     from perfmodel.profilers.steps.providers import known_provider
     from perfmodel.store.profiles import ProfileStore
 
-    jobs = [job for subject in subjects for job in jobs_of(subject, settings)]
+    jobs, files = jobs_and_files(subjects, settings)
     provider = known_provider(provider)
     described = described_device(open_runtime(device))
     say_device(described, out)
@@ -88,8 +100,9 @@ def command(
             device=device,
             provider=provider,
             device_graphs=device_graphs,
+            files=files,
         ),
-        on_event=show_event,
+        on_event=partial(show_event, files=files),
         retry_failed=retry_failed,
         retry_noisy=retry_noisy,
     )
@@ -112,14 +125,22 @@ def say_device(found: DescribedDevice, out: Path) -> None:
         )
 
 
-def show_event(event: ProfileEvent) -> None:
-    """Print one line of progress on standard error, so that standard output stays clean."""
+def show_event(event: ProfileEvent, files: Mapping[str, OnnxFile] | None = None) -> None:
+    """Print one line of progress on standard error, so that standard output stays clean.
+
+    Parameters
+    ----------
+    files : mapping of str to OnnxFile, optional
+        By which jobs that refer to a graph are called.
+    """
     from perfmodel.profilers.profiling import EventKind
     from perfmodel.profilers.worker import Failure, Success
 
     job = event.job
     place = f"[{event.position:>{len(str(event.total))}}/{event.total}]"
-    what = f"{job.label} {job.mode} batch {job.batch_size} {job.precision} {job.compiler}"
+    file = (files or {}).get(job.graph or "")
+    label = file.model if file else job.label
+    what = f"{label} {job.mode} batch {job.batch_size} {job.precision} {job.compiler}"
     left = "" if event.remaining_s is None else f"  ({duration(event.remaining_s)} left)"
     if event.kind is EventKind.STARTED:
         if sys.stderr.isatty():

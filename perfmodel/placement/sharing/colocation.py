@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.devices.catalog import Catalog
+from perfmodel.devices.cpu_facts import CPU_PREFIX
 from perfmodel.errors import UnknownAcceleratorError
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.fitted import fitted
@@ -202,7 +203,7 @@ def _part(kind: str) -> str:
 @lru_cache(maxsize=1024)
 def _is_cpu(kind: str) -> bool:
     # Machines that were measured by themselves bear such names; to look one up may measure it.
-    if kind.startswith("cpu-"):
+    if kind.startswith(CPU_PREFIX):
         return True
     try:
         return Catalog.default().get(kind).kind == "cpu"

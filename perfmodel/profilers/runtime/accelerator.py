@@ -13,7 +13,7 @@ from typing import Any, cast, final
 
 from perfmodel.devices.drivers.device_facts import DeviceFacts, merge_facts
 from perfmodel.devices.drivers.torch_facts import torch_facts
-from perfmodel.errors import MeasurementError, MissingExtraError
+from perfmodel.errors import MeasurementError, MissingExtraError, first_line
 from perfmodel.profilers.runtime.device_runtime import DeviceRuntime, Event, MemoryPeak
 from perfmodel.profilers.runtime.telemetry import NoTelemetry, Telemetry
 
@@ -142,9 +142,8 @@ class AcceleratorRuntime(DeviceRuntime):
         except RuntimeError as error:
             if self.is_out_of_memory(error):
                 raise
-            reason = str(error).strip().split("\n", 1)[0][:300]
             raise MeasurementError(
-                f"This step cannot be recorded as a graph of the device: {reason}"
+                f"This step cannot be recorded as a graph of the device: {first_line(error)}"
             ) from error
         self.synchronise()
         replay: Callable[[], object] = graph.replay

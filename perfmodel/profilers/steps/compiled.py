@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perfmodel.capture.program import Program
-from perfmodel.errors import MeasurementError
+from perfmodel.errors import MeasurementError, first_line
 
 #: Steps that are run to compile: the first compiles forward and backward; a second shows whether
 #: something (the state of an optimizer) makes it compile again.
@@ -80,9 +80,8 @@ def inductor_program(program: Program, *, device_graphs: bool = False) -> Iterat
         except Exception as error:
             if "out of memory" in str(error).lower() or isinstance(error, MemoryError):
                 raise
-            reason = str(error).strip().split("\n", 1)[0][:300]
             raise MeasurementError(
-                f"inductor cannot compile this step: {type(error).__name__}: {reason}"
+                f"inductor cannot compile this step: {type(error).__name__}: {first_line(error)}"
             ) from error
         yield CompiledProgram(
             program=compiled,

@@ -13,12 +13,17 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from perfmodel.capture.onnx import capture_onnx
 from perfmodel.capture.program import tensors_in
-from perfmodel.errors import MeasurementError
+from perfmodel.errors import MeasurementError, first_line
+from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
+from perfmodel.profilers.onnx_file import OnnxFile
 from perfmodel.profilers.run import MeasureSettings
+from perfmodel.profilers.steps.stored_file import read_stored
 from perfmodel.types import Mode, Precision
 from perfmodel.zoo.bundle import ModelBundle
+from perfmodel.zoo.resolve import build_bundle
 
 #: Operator set of the exported files.
 OPSET = 17
@@ -81,9 +86,8 @@ def export_onnx(bundle: ModelBundle) -> tuple[bytes, dict[str, npt.NDArray[Any]]
                 dynamo=False,
             )
     except Exception as error:  # the exporter raises whatever the module's code does
-        reason = str(error).strip().split("\n", 1)[0][:300]
         raise MeasurementError(
-            f"{bundle.name} cannot be exported to ONNX: {type(error).__name__}: {reason}"
+            f"{bundle.name} cannot be exported to ONNX: {type(error).__name__}: {first_line(error)}"
         ) from error
     feeds = {
         name: np.ascontiguousarray(tensor.detach().numpy())
@@ -103,38 +107,50 @@ class ExportedJob:
     ----------
     feeds : mapping of str to ndarray
         Inputs by name.
+    graph : Graph
+        Captured from the file.
     """
 
     file: bytes
     feeds: Feeds
+    graph: Graph
     family: str
     model: str
 
 
 def export_job(job: Job, settings: MeasureSettings) -> ExportedJob:
-    """Export the model of a job with fixed shapes.
+    """Return the file of a job: its model exported with fixed shapes, or the file that it names.
 
     Raises
     ------
     MeasurementError
-        Another mode or precision than fp32 inference, device graphs, or a model that the
-        exporter cannot express.
+        Another mode or precision than fp32 inference, device graphs, a model that the exporter
+        cannot express, or a file that cannot be run.
     """
+    if settings.device_graphs:
+        raise MeasurementError(
+            f"Device graphs are recorded of PyTorch steps, not of {job.compiler}; leave them out."
+        )
+    if stored := settings.files.get(job.graph or ""):
+        return _stored_job(job, stored)
     if job.mode is not Mode.INFERENCE or job.precision is not Precision.FP32:
         raise MeasurementError(
             f"Exported models are profiled for fp32 inference, got {job.precision} {job.mode} with "
             f"{job.compiler}; measure that with eager or inductor."
         )
-    if settings.device_graphs:
-        raise MeasurementError(
-            f"Device graphs are recorded of PyTorch steps, not of {job.compiler}; leave them out."
-        )
-    import torch
-
-    from perfmodel.profilers.steps.exported import export_onnx
-    from perfmodel.zoo.resolve import build_bundle
-
     torch.set_num_threads(settings.threads)
     bundle = build_bundle(job, device="cpu")
     file, feeds = export_onnx(bundle)
-    return ExportedJob(file=file, feeds=feeds, family=bundle.family, model=bundle.name)
+    return ExportedJob(
+        file=file, feeds=feeds, graph=capture_onnx(file), family=bundle.family, model=bundle.name
+    )
+
+
+def _stored_job(job: Job, file: OnnxFile) -> ExportedJob:
+    graph = file.capture()
+    if graph.content_hash != job.graph:
+        raise MeasurementError(f"{file.path} has changed since it was read; measure it again.")
+    content, feeds = read_stored(file)
+    return ExportedJob(
+        file=content, feeds=feeds, graph=graph, family=file.path.stem, model=file.model
+    )

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from perfmodel.capture.onnx import capture_onnx
-from perfmodel.errors import MissingExtraError
+from perfmodel.errors import MeasurementError, MissingExtraError, PerfModelError
 from perfmodel.graph.job import Job
 from perfmodel.profilers.operators.onnx_nodes import KernelTime, join_kernels, read_names
 from perfmodel.profilers.run import MeasureSettings, ProfiledRun
 from perfmodel.profilers.runtime import DeviceRuntime, MemoryPeak
-from perfmodel.profilers.runtime.cpu import CpuRuntime
 from perfmodel.profilers.steps.exported import Feeds, export_job
 from perfmodel.profilers.steps.providers import Provider, check_used, provider_for
 from perfmodel.profilers.timing import time_steps
@@ -21,77 +21,67 @@ from perfmodel.traces.formats.onnxruntime_profile import NodeRun, node_runs
 
 #: Graph optimisation level of every session; the name of a member of ORT's enumeration.
 OPTIMISATION = "ORT_ENABLE_ALL"
+#: The place in its own sources that ONNX Runtime begins some reasons with.
+_SOURCE = re.compile(r"/onnxruntime_src/\S+:\d+ .*?\) ")
 
 
 def run_onnxruntime(job: Job, settings: MeasureSettings, runtime: DeviceRuntime) -> ProfiledRun:
-    """Export the model of a job, and measure the file as :func:`run_onnx_file` does.
-
-    Raises
-    ------
-    MeasurementError
-        Another mode or precision, a model that cannot be exported, or an execution provider
-        that is not there or does not serve the device; says what to install.
-    """
-    provider = provider_for(job.compiler, settings.provider, runtime.facts.backend)
-    exported = export_job(job, settings)
-    return run_onnx_file(
-        exported.file,
-        exported.feeds,
-        settings,
-        family=exported.family,
-        model=exported.model,
-        provider=provider,
-        runtime=runtime,
-    )
-
-
-def run_onnx_file(
-    file: bytes,
-    feeds: Feeds,
-    settings: MeasureSettings,
-    *,
-    family: str,
-    model: str,
-    provider: Provider | None = None,
-    runtime: DeviceRuntime | None = None,
-) -> ProfiledRun:
-    """Measure an ONNX file: step times without a profiler, then node times with ORT's own.
+    """Measure the file of a job: step times without a profiler, then node times with ORT's own.
 
     Both sessions have the same options. Nodes that ORT fused count for the node whose name the
     fused one bears. Where a provider has memory of its own, inputs and outputs stay in it.
 
-    Parameters
-    ----------
-    provider : Provider, optional
-        The CPU's by default.
-    runtime : DeviceRuntime, optional
-        The device; the CPU by default.
+    Raises
+    ------
+    MeasurementError
+        Another mode or precision, a model that cannot be exported, a file that cannot be run, or
+        an execution provider that is not there or does not serve the device; says what to install.
     """
-    device = runtime or CpuRuntime()
-    served_by = provider or provider_for(None, "cpu", "cpu")
-    device.release_memory()
-    step = _step_of(_session(file, settings.threads, served_by), feeds, served_by)
-    device.reset_peak_memory()
-    timing = time_steps(step, settings.policy, clock=device)
-    memory = _told_memory(device, served_by)
+    provider = provider_for(job.compiler, settings.provider, runtime.facts.backend)
+    exported = export_job(job, settings)
+    runtime.release_memory()
+    with _refused_with_reason(exported.model, runtime):
+        session = _session(exported.file, settings.threads, provider)
+        step = _step_of(session, exported.feeds, provider)
+        del session
+        runtime.reset_peak_memory()
+        timing = time_steps(step, settings.policy, clock=runtime)
+        memory = _told_memory(runtime, provider)
     del step
     runs, shares = profile_kernels(
-        file, feeds, threads=settings.threads, runs=settings.profiled_steps, provider=served_by
+        exported.file,
+        exported.feeds,
+        threads=settings.threads,
+        runs=settings.profiled_steps,
+        provider=provider,
     )
-    graph = capture_onnx(file)
     return ProfiledRun(
-        graph=graph,
+        graph=exported.graph,
         timing=timing,
         memory=memory,
-        operators=join_kernels(graph, runs, read_names(file)),
-        family=family,
-        model=model,
+        operators=join_kernels(exported.graph, runs, read_names(exported.file)),
+        family=exported.family,
+        model=exported.model,
         notes=(
             f"memory={memory.method}",
             f"onnxruntime_optimisation={OPTIMISATION}",
             *(f"time_share_{name}={share:.3f}" for name, share in shares.items()),
         ),
     )
+
+
+@contextmanager
+def _refused_with_reason(model: str, runtime: DeviceRuntime) -> Iterator[None]:
+    """Raise what ONNX Runtime says of a file that it cannot load or run as such."""
+    try:
+        yield
+    except PerfModelError:
+        raise
+    except Exception as error:  # its exceptions have no base of their own
+        if runtime.is_out_of_memory(error):
+            raise
+        reason = _SOURCE.sub("", str(error)).split("\n", 1)[0][:300]
+        raise MeasurementError(f"ONNX Runtime cannot run {model}: {reason}") from error
 
 
 def profile_kernels(

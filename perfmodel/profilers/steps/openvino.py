@@ -10,21 +10,21 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from perfmodel.capture.onnx import capture_onnx
-from perfmodel.errors import MeasurementError, MissingExtraError
+from perfmodel.errors import MeasurementError, MissingExtraError, first_line
 from perfmodel.graph.job import Job
 from perfmodel.profilers.operators.onnx_nodes import KernelTime, join_kernels, read_names
 from perfmodel.profilers.run import MeasureSettings, ProfiledRun
 from perfmodel.profilers.runtime import DeviceRuntime
 from perfmodel.profilers.steps.exported import Feeds, export_job
 from perfmodel.profilers.timing import time_steps
+from perfmodel.types import Precision
 
 #: Passes under the profiler that are not looked at.
 _WARM_PASSES = 2
 
 
 def run_openvino(job: Job, settings: MeasureSettings, runtime: DeviceRuntime) -> ProfiledRun:
-    """Export the model of a job, time it in OpenVINO, then profile its layers.
+    """Time the file of a job in OpenVINO, then profile its layers.
 
     A layer that OpenVINO fused counts for the node whose name it bears, as with ONNX Runtime;
     reorders between layouts bear none and are named in the record.
@@ -36,6 +36,11 @@ def run_openvino(job: Job, settings: MeasureSettings, runtime: DeviceRuntime) ->
     MeasurementError
         A device other than the CPU, another mode or precision, or a file that OpenVINO refuses.
     """
+    if job.precision is not Precision.FP32:
+        raise MeasurementError(
+            f"In OpenVINO fp32 is profiled, which it would compute in anyway; got {job.precision}. "
+            "Measure that in onnxruntime."
+        )
     if runtime.facts.backend != "cpu" or settings.provider:
         raise MeasurementError(
             "OpenVINO is profiled on the CPU, without an execution provider; got device "
@@ -53,12 +58,11 @@ def run_openvino(job: Job, settings: MeasureSettings, runtime: DeviceRuntime) ->
     passes = profile_layers(
         exported.file, exported.feeds, threads=settings.threads, passes=settings.profiled_steps
     )
-    graph = capture_onnx(exported.file)
     return ProfiledRun(
-        graph=graph,
+        graph=exported.graph,
         timing=timing,
         memory=memory,
-        operators=join_kernels(graph, passes, read_names(exported.file)),
+        operators=join_kernels(exported.graph, passes, read_names(exported.file)),
         family=exported.family,
         model=exported.model,
         notes=(f"memory={memory.method}", "openvino_precision=f32", "openvino_streams=1"),
@@ -109,6 +113,5 @@ def _request(core: Any, file: bytes, threads: int, *, profile: bool) -> Any:
     try:
         model = core.compile_model(core.read_model(file, b""), "CPU", settings)
     except RuntimeError as error:
-        reason = str(error).strip().split("\n", 1)[0][:300]
-        raise MeasurementError(f"OpenVINO cannot compile this file: {reason}") from error
+        raise MeasurementError(f"OpenVINO cannot compile this file: {first_line(error)}") from error
     return model.create_infer_request()

@@ -29,6 +29,7 @@ from service.schemas.state_bodies import (
     CampaignTasksAnswer,
 )
 from service.state.state import State
+from service.versions.own_catalog import OwnCatalog
 
 router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"])
 
@@ -109,9 +110,11 @@ async def create(request: Request) -> Response:
     """
     body = await json_of(request)
     state, caller = dispatcher_of(request).state, caller_of(request)
+    # What this machine is called, it is nowhere else.
+    catalog = cast(OwnCatalog, request.app.state.own_catalog).catalog.with_local(None)
 
     def entered() -> tuple[dict[str, Any], bool]:
-        found = enter_request(state.campaigns, body, caller=caller)
+        found = enter_request(state.campaigns, body, catalog=catalog, caller=caller)
         campaign = state.campaigns.find(found.name)
         assert campaign is not None, "campaigns are never removed"
         return {**_entry(state, campaign), "created": found.created}, found.created

@@ -112,6 +112,8 @@ def test_a_cancelled_campaign_begins_nothing_more(client: TestClient, world: Cam
         ({"jobs": [{"model": "zoo/mlp", "batch_size": 0}]}, "/jobs/0/batch_size"),
         ({"jobs": [{"graph": "ab"}]}, "/jobs/0"),
         ({"accelerators": [3]}, "/accelerators/0"),
+        ({"accelerators": ["any", "H1000"]}, "/accelerators/1"),
+        ({"accelerators": ["local"]}, "/accelerators/0"),
         ({"policy": {"order": "best"}}, "/policy/order"),
         ({"policy": {"budget_s": -1}}, "/policy/budget_s"),
         ({"policy": {"hurry": True}}, "/policy/hurry"),

@@ -95,7 +95,8 @@ class Binding:
             raise UnsupportedOnnxError(
                 f"The ONNX file leaves {', '.join(map(repr, open_names))} open. Bind each, for "
                 f"example with dimensions={{{example}}}"
-                " (batch_size=8 binds the first dimension of the inputs).",
+                f" (--dim {open_names[0]}=8 on a command line; batch_size=8 binds the first "
+                "dimension of the inputs).",
                 pointer="/dimensions",
                 allowed=open_names,
             )
