@@ -15,7 +15,8 @@ from small_models import small_model
 
 from perfmodel.errors import DamagedArtifactError, InvalidInputError, TrainingError
 from perfmodel.estimator.facade import Estimator
-from perfmodel.features.steps.step import StepSample
+from perfmodel.features.steps.step import Step, StepSample
+from perfmodel.graph.workload import Workload
 from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.predictors.joint.joint_store import FACTS, facts_bytes, load_joint
 from perfmodel.predictors.prediction import Prediction
@@ -55,8 +56,11 @@ def adapted(version: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _answers(version: Path, device: str) -> list[Prediction]:
-    workloads = [joint_world.new_workload(device, width=width) for width in (320, 448, 704)]
-    return ServingModel.load(version).predict(workloads)
+    return ServingModel.load(version).predict(_workloads(device))
+
+
+def _workloads(device: str) -> list[Workload]:
+    return [joint_world.new_workload(device, width=width) for width in (320, 448, 704)]
 
 
 def _log_width(found: Prediction) -> float:
@@ -67,9 +71,10 @@ def test_answers_for_the_device_move_to_its_records_and_narrow(
     version: Path, adapted: Path
 ) -> None:
     before, after = _answers(version, NEW), _answers(adapted, NEW)
-    for old, new in zip(before, after, strict=True):
-        # Most of ln 1.8 is believed: twelve records against a spread between devices.
-        moved = np.log(new.time_s / old.time_s) / np.log(SLOWER)
+    true_s = [SLOWER * joint_world.law_s(Step.of(workload)) for workload in _workloads(NEW)]
+    for old, new, time_s in zip(before, after, true_s, strict=True):
+        # Most of the way is believed: twelve records against a spread between devices.
+        moved = np.log(new.time_s / old.time_s) / np.log(time_s / old.time_s)
         assert 0.5 < moved < 1.5
         assert _log_width(new) < _log_width(old)
         assert new.model_version == f"default/{adapted.name}"

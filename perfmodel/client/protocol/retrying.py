@@ -32,7 +32,7 @@ class Retrying:
     most: int = 2
     first_s: float = 0.1
     most_s: float = 5.0
-    chance: Callable[[], float] = random.random
+    chance: Callable[[], float] = random.Random().random
 
     def wait_s(self, sent: int, error: NoAnswerError) -> float | None:
         """Return seconds to wait after it was sent so often, >= 1; None: it is not worth it."""
