@@ -29,10 +29,11 @@ class NoticesHangUps:
             await self._app(scope, receive, send)
             return
         caller = _Caller(receive)
-        _CALLER.set(caller)
+        token = _CALLER.set(caller)
         try:
             await self._app(scope, receive, send)
         finally:
+            _CALLER.reset(token)
             caller.close()
 
 
