@@ -61,7 +61,8 @@ def explain_jointly(
     """Explain an answer.
 
     In the node networks each row of the sketch has a part of the step for its work and one for its
-    launches, and all of them add up. What comes after them changes the whole step by a factor.
+    launches, and all of them add up. The stage of launches is what they make of all that the device
+    works by itself. What comes after them changes the whole step by a factor.
     """
     step = Step.of(workload)
     table = joint.table_of([step])
@@ -71,7 +72,8 @@ def explain_jointly(
     nodes = _nodes(step.sketch, table, work_s, launch_s)
     logs = joint.log_stages(step, table, parts)
     # Members differ a little in how they divide a step; all together they say how much is work.
-    of_work = float(work_s.sum()) / max(float(work_s.sum() + launch_s.sum()), _TICK_S)
+    alone_s = float(np.mean([one.work_alone_s for one in parts]))
+    of_work = alone_s / max(float(work_s.sum() + launch_s.sum()), _TICK_S)
     efficiencies = Stage(name="operator efficiencies", time_s=math.exp(logs.network) * of_work)
     rest = [
         Stage(name=name, time_s=math.exp(getattr(logs, stage))) for stage, name in _NAMES.items()

@@ -108,10 +108,12 @@ class ModeNets:
         log_times = one.log_times + weight * (other.log_times - one.log_times)
         work = one.work_s + weight * (other.work_s - one.work_s)
         launch = one.launch_s + weight * (other.launch_s - one.launch_s)
+        alone = one.work_alone_s + weight * (other.work_alone_s - one.work_alone_s)
         scale = float(np.exp(log_times[0])) / max(float(work.sum() + launch.sum()), 1e-12)
         return RowParts(
             work_s=scale * work,
             launch_s=scale * launch,
+            work_alone_s=scale * alone,
             log_times=log_times,
             shares=one.shares + weight * (other.shares - one.shares),
         )

@@ -29,13 +29,16 @@ class RowParts:
     Parameters
     ----------
     work_s, launch_s : ndarray, shape (rows,)
-        Of all nodes of each row.
+        Of all nodes of each row; they add up to the step.
+    work_alone_s : float
+        All that the device works, which is the step where its host is never late.
     log_times, shares : ndarray, shape (1,) and (1, EFFECTS)
         As :meth:`NodeNet.log_times` answers them.
     """
 
     work_s: FloatArray
     launch_s: FloatArray
+    work_alone_s: float
     log_times: FloatArray
     shares: FloatArray
 
@@ -104,9 +107,14 @@ class NodeNet:
         (entries,) = AskedTable.of(table).batches(np.arange(1))
         times = self.network_.row_times(entries, self._device_codes(table.devices))
         log_times, shares = _added_up(entries, times)
+        work_s = times.work_s.astype(np.float64)
+        # A row counts times the derivative of the step, see :mod:`.node_network`.
+        share = float(work_s.sum()) / float(np.exp(log_times[0]))
+        inverse = 1.0 / float(self.network_.overlap_of(entries)[0])
         return RowParts(
-            work_s=times.work_s.astype(np.float64),
+            work_s=work_s,
             launch_s=times.launch_s.astype(np.float64),
+            work_alone_s=float(np.exp(log_times[0])) * share**inverse,
             log_times=log_times,
             shares=shares,
         )

@@ -34,7 +34,7 @@ from typing import Self
 
 import numpy as np
 
-from perfmodel.features.arrays import IntArray
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.row_sorts import ROW_SORTS
 from perfmodel.features.steps.step_table import ROW_COLUMNS, SETTING_COLUMNS
 from perfmodel.predictors.network_weights import Weights, check_shapes
@@ -167,12 +167,16 @@ class NodeNetwork:
         of_work, of_launch = self._derivatives(e, work, launch)
         return RowTimes(work_s=work * of_work[e.step], launch_s=launch * of_launch[e.step])
 
+    def overlap_of(self, e: Entries) -> FloatArray:
+        """Return ``p`` of each step."""
+        return np.where(e.settings[:, CPU] > 0, 1.0, self.overlap)
+
     def _derivatives(
         self, e: Entries, work: Float32Array, launch: Float32Array
     ) -> tuple[Float32Array, Float32Array]:
         """Return those of each step to its work and to its launches, shape (steps,) each."""
         both = np.stack([np.bincount(e.step, one, len(e.steps)) for one in (work, launch)])
-        overlap = np.where(e.settings[:, CPU] > 0, 1.0, self.overlap)
+        overlap = self.overlap_of(e)
         shares = both / np.maximum(both.max(axis=0), _TICK_S)
         shares /= np.maximum((shares**overlap).sum(axis=0), _TICK_S) ** (1 / overlap)
         of_work, of_launch = (shares ** (overlap - 1)).astype(np.float32)

@@ -91,6 +91,7 @@ def test_the_host_calls_while_the_device_works(net: NodeNet) -> None:
     parts = _apart(net).row_parts(one)
     work, launch = parts.work_s.sum(), parts.launch_s.sum()
     assert np.exp(together) == pytest.approx((work**3 + launch**3) ** (1 / 3), rel=1e-5)
+    assert net.row_parts(one).work_alone_s == pytest.approx(work, rel=1e-4)
     # A hundredth more launches are that times their share.
     more = (work**3 + (1.01 * launch) ** 3) ** (1 / 3)
     assert np.log(more) - together == pytest.approx(0.01 * shares[0, LAUNCH], rel=0.02)
