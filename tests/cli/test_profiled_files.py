@@ -69,7 +69,9 @@ def test_a_file_is_measured_once_and_read_without_it(product: Path, tmp_path: Pa
     assert store.graph(measured.graph_hash).content_hash == graph.content_hash
     # What learns takes it, unless this machine is too busy to measure.
     corpus = profile_corpus(store)
-    assert len(corpus.samples) + corpus.dropped.get(TOO_NOISY, 0) == 1
+    assert [one.step.compiler for one in corpus.samples] == [Compiler.ONNXRUNTIME] or (
+        corpus.dropped[TOO_NOISY] >= 1
+    )
 
 
 def test_files_are_measured_by_profile_alone(product: Path, tmp_path: Path) -> None:
