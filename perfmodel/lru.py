@@ -106,8 +106,12 @@ class LruCache(Generic[K, V]):
 
     def recent(self, most: int) -> list[K]:
         """Return the keys that were used last, the latest first."""
+        return [key for key, _ in self.recent_items(most)]
+
+    def recent_items(self, most: int) -> list[tuple[K, V]]:
+        """Return what was used last, the latest first; it takes no longer the more is kept."""
         with self._lock:
-            return list(islice(reversed(self._values), most))
+            return list(islice(reversed(self._values.items()), most))
 
     def _drop(self, key: K) -> None:
         if key in self._values:

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 #: Allocations after which the youngest objects are collected, and collections of younger ones after
 #: which the older two generations are.
-_THRESHOLDS = (10_000, 10, 500)
+_THRESHOLDS = (10_000, 3, 1_500)
 #: How long a thread may keep the others from running, seconds.
 _SWITCH_S = 0.0005
 

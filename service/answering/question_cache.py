@@ -88,8 +88,8 @@ class QuestionCache:
 
     def recent_accelerators(self, most: int) -> list[str]:
         """Return the names of the accelerators of some placements, those asked about last first."""
-        asked = [placement for _, placement in self._placements.items()[-most:]]
-        names = (one.name for placement in reversed(asked) for one in placement.accelerators)
+        asked = [placement for _, placement in self._placements.recent_items(most)]
+        names = (one.name for placement in asked for one in placement.accelerators)
         return list(dict.fromkeys(names))
 
 
