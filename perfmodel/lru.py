@@ -34,8 +34,8 @@ class LruCache(Generic[K, V]):
     >>> cache.get("a")
     'A'
     >>> cache.put("c", "C")
-    >>> cache.get("b") is None, len(cache)
-    (True, 2)
+    >>> cache.get("b") is None, len(cache), cache.recent_items(1)
+    (True, 2, [('c', 'C')])
     >>> texts = LruCache(9, weigh=lambda key, text: len(text), most_weight=10)
     >>> texts.put_all([("a", "four"), ("b", "fives"), ("c", "three")])
     >>> texts.get("a") is None, len(texts)
