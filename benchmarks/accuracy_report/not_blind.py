@@ -31,6 +31,11 @@ NOT_BLIND: tuple[str, ...] = (
     "What a step of a recurrent layer waits for (same file): 20 us were read off layers alone on "
     "V100 and others (DeepBench, which no line asks about); how GNMT, Tacotron 2 and Sequencer "
     "were answered with it was looked at before it was taken, the locked fifth aside.",
+    "That calls of the host overlap the work of a device "
+    "(`perfmodel/predictors/step_models/node_network.py`): the exponent was chosen on a third "
+    "of the devices left out at a time, the locked fifth aside; that CPUs are left out of it, "
+    "after the arena and the lockbox had been judged once with them in, and after a look at "
+    "left-out families of the shipped version, what is locked included.",
     "What attention by its parts costs (same file): its bytes are counted, not fitted, but were "
     "compared with all of timm on RTX 3090, what is locked included; that NVIDIA's BERT writes its "
     "scores, and under apex in half precision, after a look at Lambda's devices outside the "

@@ -13,9 +13,9 @@ from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import OWN_NAMES
 from perfmodel.types import Mode
+from perfmodel.zoo.name_check import check_timm_name
 from perfmodel.zoo.references.reference import build_reference, check_reference
 from perfmodel.zoo.size_check import check_size
-from perfmodel.zoo.timm_names import check_timm_name
 
 if TYPE_CHECKING:
     from perfmodel.capture.program import Program

@@ -12,8 +12,8 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.zoo.bundle import ModelBundle, building_on
 from perfmodel.zoo.libraries import import_timm
 from perfmodel.zoo.losses import ClassificationLoss, FeatureLoss
+from perfmodel.zoo.name_check import unknown_timm_model
 from perfmodel.zoo.structure_check import REFUSED, structure_of
-from perfmodel.zoo.timm_names import unknown_timm_model
 
 #: Arguments of ``timm.create_model`` that change what is built into something else than a model.
 _REFUSED_KWARGS = frozenset({"features_only", "scriptable", "exportable", "no_jit"})

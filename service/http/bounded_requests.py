@@ -81,11 +81,9 @@ class BoundedRequests(HttpToolsProtocol):
         self._overdue = self.loop.call_later(self.patience_s, self._look)
 
     def _look(self) -> None:
-        """Close the connection, unless its body comes in well enough or waits for this process."""
+        """Close the connection, unless its body comes in well enough."""
         allowed_s = self.patience_s + self._received / LEAST_BYTES_PER_S
         left_s = self._begun_s + allowed_s - self.loop.time()
-        if self.flow.read_paused:
-            left_s = max(left_s, self.patience_s)
         if left_s <= 0:
             self.transport.close()
         else:

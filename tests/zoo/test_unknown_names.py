@@ -12,9 +12,10 @@ from perfmodel.estimator.captures.capture_pool import CapturePool
 from perfmodel.estimator.captures.turns import Turns
 from perfmodel.estimator.jobs.capture_terms import without_captures
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
+from perfmodel.graph.hub_models.spoken_names import listed_timm_names
 from perfmodel.graph.job import Job
 from perfmodel.zoo.libraries import import_timm
-from perfmodel.zoo.timm_names import check_timm_name
+from perfmodel.zoo.name_check import check_timm_name
 
 UNKNOWN = {"foo/bar": "facebook/bart-base", "timm/rsenet50": "timm/resnet50", "zoo/mlq": "zoo/mlp"}
 
@@ -56,3 +57,5 @@ def test_every_name_of_the_installed_timm_passes() -> None:
     for name in registered:
         check_timm_name(name)
     check_timm_name("resnet50.a1_in1k")
+    # Those that are listed are suggested where timm is not installed too.
+    assert listed_timm_names() <= set(registered)

@@ -19,6 +19,7 @@ from perfmodel.estimator.jobs.capture_terms import TERMS, CaptureTerms
 from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.graph.job import Job
+from service.answering.hang_ups import NoticesHangUps, while_connected
 from service.answering.lanes import attended_lanes, unattended_lanes
 from service.answering.thread_pool import ThreadPool
 from service.dispatch.background_rounds import BackgroundRounds
@@ -219,3 +220,27 @@ def test_one_key_brings_half_of_what_nobody_waits_for() -> None:
         assert added("other", 100) == 100
 
     in_rounds(asking)
+
+
+def test_a_caller_is_forgotten_with_its_request() -> None:
+    # Both requests run in one task, as with a client in the process of the service.
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        work: Future[int] = Future()
+        asyncio.get_running_loop().call_later(0.02, work.set_result, 1)
+        await send(await while_connected(work))
+
+    async def asked() -> list[int]:
+        answers: list[int] = []
+
+        async def receive() -> Any:
+            await asyncio.Event().wait()
+
+        async def send(message: Any) -> None:
+            answers.append(message)
+
+        for method in ("POST", "GET"):
+            await NoticesHangUps(app)({"type": "http", "method": method}, receive, send)
+            await asyncio.sleep(0)
+        return answers
+
+    assert asyncio.run(asked()) == [1, 1]
