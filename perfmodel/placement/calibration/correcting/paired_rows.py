@@ -1,25 +1,32 @@
-"""Covariances of many steps with the observed rows of the calibration that each of them rests on.
+"""Covariances of steps with the observed rows of the calibration that each of them rests on.
 
-The same sums as :meth:`.ResidualPrior.covariance`, evaluated for pairs: a row of some job with each
-observed row of that job, many jobs at a time. Every shape is one of placements times one of
-batches, so that each is worked out once for what placements and what batches there are, and looked
-up for the pairs.
+The sums of :mod:`.residual_prior`, for pairs: a row of some job with each observed row of that job,
+many jobs at a time. Shapes are worked out once for what placements and what batches there are, and
+looked up for the pairs.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from perfmodel.features.arrays import FloatArray
-from perfmodel.placement.calibration.residual_prior import ResidualPrior
-from perfmodel.placement.calibration.residual_terms import OF_MACHINE, SHAPES, ShapeColumns
+from perfmodel.placement.calibration.residual_prior import (
+    ALL,
+    JOB,
+    OF_MACHINE,
+    OWN,
+    PLACE,
+    ResidualPrior,
+    Term,
+    batch_shapes,
+    placement_features,
+    placement_shapes,
+)
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field
 
@@ -29,24 +36,6 @@ T = TypeVar("T", bound=Hashable)
 
 #: Columns that say what rows belong to.
 _WORDS = ("job", "machine", "fabric")
-#: Those that belong to a placement.
-_PLACES = ("machine", "fabric")
-
-#: Shapes that run over batches, and what else those are that run over placements as well.
-_OF_BATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "level": ("", ""),
-        "batch_slope": ("", "batch_slope"),
-        "batch_curve": ("", "batch_curve"),
-        "batch": ("", "batch"),
-        "share_slope_of_batch": ("share_slope", "batch_curve"),
-        "placement_of_batch": ("placement", "batch_curve"),
-    }
-)
-#: What scopes mean among steps of one job.
-_SIMPLER = {"job": "all", "own": "place", "guess_job": "guess_all", "guess_own": "guess_place"}
-#: Sums of variances of shapes of placements, by shape of batches, scope and field.
-_Plan = Mapping[Field, Mapping[str, Mapping[str, Mapping[str, float]]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +47,7 @@ class ObservedColumns:
     words : mapping of str to (list of str, ndarray)
         For ``job``, ``machine`` and ``fabric`` the words that occur, and which each row has.
     placements, batches
-        The same for ranks, largest share, hosts and setting, and for batches.
+        The same for ranks, hosts, largest share and setting, and for batches.
     """
 
     words: Mapping[str, tuple[list[str], Codes]]
@@ -67,18 +56,6 @@ class ObservedColumns:
     micro_batches: FloatArray
     guessed: FloatArray
     cells: frozenset[tuple[object, ...]]
-
-    @property
-    def shapes(self) -> ShapeColumns:
-        """What the shapes of each row are made of, but for its batch."""
-        known, rows = self.placements
-        return _of_placements([known[row] for row in rows.tolist()])
-
-    def which_are(self, name: str, word: str) -> FloatArray:
-        """Return 1 for each row that has a word, else 0."""
-        known, rows = self.words[name]
-        code = known.index(word) if word in known else -1
-        return np.asarray(rows == code, dtype=np.float64)
 
     @classmethod
     def of(cls, cells: StepCells) -> Self:
@@ -105,38 +82,41 @@ class PairedRows:
         Which are both guessed; None where none is.
     cells : tuple of two ndarrays
         Rows, and observed rows, that are of the same cell.
+    placements, batches : tuple of two ndarrays
+        Shapes of what there is, (shapes, combinations), and which combination each pair is.
     """
 
     same: Mapping[str, FloatArray | None]
     guessed: FloatArray | None
     cells: tuple[Codes, Codes]
-    _placement: tuple[ShapeColumns, ShapeColumns, Codes]
-    _batch: tuple[ShapeColumns, ShapeColumns, Codes]
+    placements: tuple[FloatArray, Codes]
+    batches: tuple[FloatArray, Codes]
 
     @classmethod
-    def of(cls, cells: StepCells, which: Codes, observed: Sequence[ObservedColumns]) -> Self:
+    def of(
+        cls, cells: StepCells, observed: Sequence[ObservedColumns], which: Codes | None = None
+    ) -> Self:
         """Pair rows.
 
         Parameters
         ----------
-        which : ndarray of int
-            Which of the observed each row belongs to.
         observed : sequence of ObservedColumns
             Of equally many rows each.
+        which : ndarray of int
+            Which of the observed each row belongs to; None: the first.
         """
+        which = np.zeros(len(cells), dtype=np.int64) if which is None else which
         _, first, again = np.unique(cells.place, return_index=True, return_inverse=True)
         few = cells.take(first)
-        of_few = {name: getattr(few, name).tolist() for name in _PLACES}
-        words = {name: (one, again) for name, one in of_few.items()}
+        words = {name: (getattr(few, name).tolist(), again) for name in ("machine", "fabric")}
         words["job"] = _distinct(cells.job.tolist())
         same = {name: _same_words(words[name], which, observed, name) for name in _WORDS}
         asked, rows = _distinct(_placements(few))
-        rows = rows[again]
         known, columns = _joined([one.placements for one in observed])
         batches, at = _distinct(cells.batch_size.tolist())
         seen, on = _joined([one.batches for one in observed])
         guessed = np.stack([one.guessed for one in observed])[which] * cells.guessed[:, None]
-        at_placements = rows[:, None] * len(known) + columns[which]
+        at_placements = rows[again][:, None] * len(known) + columns[which]
         at_batches = at[:, None] * len(seen) + on[which]
         alike = _equal(asked, known).ravel()[at_placements]
         alike &= _equal(batches, seen).ravel()[at_batches]
@@ -146,116 +126,87 @@ class PairedRows:
         row, column = np.nonzero(alike)
         micro = np.stack([one.micro_batches for one in observed])[which[row], column]
         is_cell = micro == cells.micro_batches[row]
+        of_batches = batch_shapes(np.repeat(batches, len(seen)), np.tile(seen, len(batches)))
         return cls(
             same=same,
             guessed=guessed if guessed.any() else None,
             cells=(row[is_cell], column[is_cell]),
-            _placement=(_of_placements(asked), _of_placements(known), at_placements),
-            _batch=(_of_batches(batches), _of_batches(seen), at_batches),
+            placements=(_shapes(asked, known), at_placements),
+            batches=(of_batches, at_batches),
         )
 
     def covariance(self, prior: ResidualPrior) -> FloatArray:
         """Return the covariance of the residuals of all pairs, shape (fields, rows, observed)."""
-        plan = _plan(prior, guessed=self.guessed is not None, one_job=self.same["job"] is None)
-        over_placements = _LookedUp(*self._placement)
-        over_batches = _LookedUp(*self._batch)
-        total = np.zeros((len(Field), *self._placement[2].shape))
-        for one, scopes in plan.items():
-            for scope, by_batch in scopes.items():
-                part: FloatArray | float = 0.0
-                for batch, shapes in by_batch.items():
-                    found = over_placements.sum(shapes)
-                    part = part + (found * over_batches.shape(batch) if batch else found)
-                total[one] += self.times(part, scope, one)
+        variances = prior.variances.copy()
+        if self.same["job"] is None:
+            # Among rows of one job, what belongs to it they all share.
+            variances[:, :, [ALL, PLACE]] += variances[:, :, [JOB, OWN]]
+            variances[:, :, [JOB, OWN]] = 0.0
+        total = self._sum(variances[0])
+        if self.guessed is not None:
+            total += self.guessed * self._sum(variances[1])
         return total
 
-    def times(self, values: FloatArray | float, scope: str, one: Field) -> FloatArray | float:
+    def _sum(self, variances: FloatArray) -> FloatArray:
+        """Return the sum of terms, fields x scopes x batches x placements, for all pairs."""
+        (placements, at_placement), (batches, at_batch) = self.placements, self.batches
+        looked_up = [one[at_batch] for one in batches]
+        total = np.zeros((len(Field), *at_placement.shape))
+        for field, scope in np.argwhere(variances.any(axis=(2, 3))).tolist():
+            parts: FloatArray | float = 0.0
+            for batch in np.flatnonzero(variances[field, scope].any(axis=1)).tolist():
+                each = variances[field, scope, batch]
+                constant = not each[1:].any()
+                part = each[0] if constant else (each @ placements)[at_placement]
+                parts = parts + (looked_up[batch] * part if batch else part)
+            total[field] += self.times(parts, scope, Field(field))
+        return total
+
+    def term(self, term: Term) -> FloatArray:
+        """Return scope times shapes of one term for all pairs, which no deviation changes."""
+        (placements, at_placement), (batches, at_batch) = self.placements, self.batches
+        shape = placements[term.placement][at_placement] * batches[term.batch][at_batch]
+        if term.of_guesses:
+            shape = shape * (0.0 if self.guessed is None else self.guessed)
+        return np.asarray(self.times(shape, term.scope, term.field))
+
+    def times(self, values: FloatArray | float, scope: int, field: Field) -> FloatArray | float:
         """Return values where a scope is common to the pair, else 0."""
-        guess, _, whose = scope.rpartition("_")
-        if whose in ("place", "own"):
-            place = self.same["machine" if one in OF_MACHINE else "fabric"]
-            values = values if place is None else values * place
-        if whose in ("job", "own") and self.same["job"] is not None:
-            values = values * self.same["job"]
-        return values * self.guessed if guess and self.guessed is not None else values
+        place = self.same["machine" if field in OF_MACHINE else "fabric"]
+        if scope in (PLACE, OWN) and place is not None:
+            values = values * place
+        job = self.same["job"]
+        return values if job is None or scope in (ALL, PLACE) else values * job
+
+    def own(self, values: FloatArray) -> FloatArray:
+        """Return values of all fields where job and machine, or fabric, are common, else 0."""
+        shape = self.placements[1].shape
+        each = [self.times(values[one], OWN, one) for one in Field]
+        return np.stack([np.broadcast_to(one, shape) for one in each])
 
 
-class _LookedUp:
-    """Shapes of what there is, looked up for pairs; each once."""
-
-    def __init__(self, a: ShapeColumns, b: ShapeColumns, at: Codes) -> None:
-        self._a, self._b, self._at = a, b, at
-        self._tables: dict[str, FloatArray] = {}
-        self._found: dict[object, FloatArray] = {}
-
-    def _table(self, shape: str) -> FloatArray:
-        if shape not in self._tables:
-            self._tables[shape] = SHAPES[shape](self._a, self._b)
-        return self._tables[shape]
-
-    def shape(self, name: str) -> FloatArray:
-        """Return one shape for all pairs."""
-        if name not in self._found:
-            self._found[name] = self._table(name).ravel()[self._at]
-        return self._found[name]
-
-    def sum(self, shapes: Mapping[str, float]) -> FloatArray | float:
-        """Return the sum of shapes times their variances; of the empty one alone a number."""
-        constant = shapes.get("", 0.0)
-        tables = [variance * self._table(name) for name, variance in shapes.items() if name]
-        if not tables:
-            return constant
-        table: FloatArray = np.sum(tables, axis=0) + constant
-        return table.ravel()[self._at]
+def _shapes(asked: Sequence[Placement], known: Sequence[Placement]) -> FloatArray:
+    """Return the shapes of all combinations, shape (shapes, asked x known)."""
+    (here, mine), (there, theirs) = _features(asked), _features(known)
+    here, mine = np.repeat(here, len(known), axis=1), np.repeat(mine, len(known))
+    there, theirs = np.tile(there, len(asked)), np.tile(theirs, len(asked))
+    return placement_shapes(here, there, ((mine == theirs) & (mine != ""))[None])
 
 
-def _plan(prior: ResidualPrior, *, guessed: bool, one_job: bool) -> _Plan:
-    """Return the terms of a prior that count, with those together that mean the same.
-
-    Parameters
-    ----------
-    guessed : bool
-        Some pairs are of jobs that are known by a name alone.
-    one_job : bool
-        All pairs are of one job each: what belongs to it they all share.
-    """
-    found: dict[Field, dict[str, dict[str, dict[str, float]]]] = defaultdict(
-        lambda: defaultdict(lambda: defaultdict(lambda: defaultdict(float)))
-    )
-    for term, variance in prior.variances:
-        if guessed or not term.scope.startswith("guess_"):
-            placement, batch = factors(term.shape)
-            scope = _SIMPLER.get(term.scope, term.scope) if one_job else term.scope
-            found[term.field][scope][batch][placement] += variance
-    return found
-
-
-def factors(shape: str) -> tuple[str, str]:
-    """Return the shapes of placements and of batches whose product a shape is; "" is 1."""
-    return _OF_BATCHES.get(shape, (shape, ""))
+def _features(placements: Sequence[Placement]) -> tuple[FloatArray, npt.NDArray[np.str_]]:
+    ranks, hosts, share, setting = zip(*placements, strict=True)
+    return placement_features(np.array(ranks), np.array(hosts), np.array(share)), np.array(setting)
 
 
 def _placements(cells: StepCells) -> list[Placement]:
-    columns = (cells.ranks, cells.largest_share, cells.hosts, cells.setting)
+    columns = (cells.ranks, cells.hosts, cells.largest_share, cells.setting)
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def _of_placements(placements: Sequence[Placement]) -> ShapeColumns:
-    ranks, share, hosts, setting = zip(*placements, strict=True)
-    return ShapeColumns.of_numbers(
-        np.ones(len(ranks)), np.array(ranks), np.array(share), np.array(hosts), np.array(setting)
-    )
-
-
-def _of_batches(batches: Sequence[float]) -> ShapeColumns:
-    one = np.ones(len(batches))
-    return ShapeColumns.of_numbers(np.array(batches), one, one, one, np.full(len(batches), ""))
-
-
 def _distinct(values: Sequence[T]) -> tuple[list[T], Codes]:
-    codes: dict[T, int] = {}
-    rows = [codes.setdefault(one, len(codes)) for one in values]
-    return list(codes), np.array(rows, dtype=np.int64)
+    """Return what there is, each once, and which of it each row has."""
+    known, (rows,) = _joined([(list(values), np.arange(len(values)))])
+    return known, rows
 
 
 def _joined(
@@ -289,8 +240,5 @@ def _same_words(
 
 def _equal(a: Sequence[T], b: Sequence[T]) -> npt.NDArray[np.bool_]:
     """Return which of two lists without repetitions are equal, shape (a, b)."""
-    found, codes = np.zeros((len(a), len(b)), dtype=np.bool_), {one: i for i, one in enumerate(b)}
-    for row, one in enumerate(a):
-        if one in codes:
-            found[row, codes[one]] = True
-    return found
+    codes = {one: column for column, one in enumerate(b)}
+    return np.asarray(np.array([codes.get(one, -1) for one in a])[:, None] == np.arange(len(b)))
