@@ -70,7 +70,7 @@ def test_one_job_on_one_machine_leaves_nothing_to_be_told_apart():
 def test_the_odd_job_varies_more_on_its_machine_alone():
     best = calibrate(table(np.log(20)), levels(1.0)).posterior
     jobs, machines = (
-        np.array(known)[rows] for known, rows in (best.seen.words[n] for n in ("job", "machine"))
+        np.array(known)[rows] for known, rows in (best.seen.shared[n] for n in ("job", "machine"))
     )
     odd = (jobs == "c") & (machines == "c")
     assert best.wider[Field.DEVICE, odd].min() > 10 * 0.3**2

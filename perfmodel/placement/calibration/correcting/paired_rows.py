@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,11 +31,10 @@ from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field
 
 Codes = npt.NDArray[np.int64]
-Placement = tuple[float, float, float, str]
 T = TypeVar("T", bound=Hashable)
 
-#: Columns that say what rows belong to.
-_WORDS = ("job", "machine", "fabric")
+#: What rows may have in common; a placement is ranks, hosts, largest share and setting.
+_SHARED = ("job", "machine", "fabric", "placement", "batch")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,15 +43,12 @@ class ObservedColumns:
 
     Parameters
     ----------
-    words : mapping of str to (list of str, ndarray)
-        For ``job``, ``machine`` and ``fabric`` the words that occur, and which each row has.
-    placements, batches
-        The same for ranks, hosts, largest share and setting, and for batches.
+    shared : mapping of str to (list, ndarray)
+        For ``job``, ``machine``, ``fabric``, ``placement`` and ``batch`` what occurs, and which of
+        it each row has.
     """
 
-    words: Mapping[str, tuple[list[str], Codes]]
-    placements: tuple[list[Placement], Codes]
-    batches: tuple[list[float], Codes]
+    shared: Mapping[str, tuple[list[Any], Codes]]
     micro_batches: FloatArray
     guessed: FloatArray
     cells: frozenset[tuple[object, ...]]
@@ -61,9 +57,7 @@ class ObservedColumns:
     def of(cls, cells: StepCells) -> Self:
         """Tell the rows of some steps apart."""
         return cls(
-            words={name: _distinct(getattr(cells, name).tolist()) for name in _WORDS},
-            placements=_distinct(_placements(cells)),
-            batches=_distinct(cells.batch_size.tolist()),
+            shared={name: _distinct(_values(cells, name)) for name in _SHARED},
             micro_batches=cells.micro_batches,
             guessed=cells.guessed.astype(np.float64),
             cells=frozenset(cells.identities()),
@@ -108,31 +102,34 @@ class PairedRows:
         which = np.zeros(len(cells), dtype=np.int64) if which is None else which
         _, first, again = np.unique(cells.place, return_index=True, return_inverse=True)
         few = cells.take(first)
-        words = {name: (getattr(few, name).tolist(), again) for name in ("machine", "fabric")}
-        words["job"] = _distinct(cells.job.tolist())
-        same = {name: _same_words(words[name], which, observed, name) for name in _WORDS}
-        asked, rows = _distinct(_placements(few))
-        known, columns = _joined([one.placements for one in observed])
-        batches, at = _distinct(cells.batch_size.tolist())
-        seen, on = _joined([one.batches for one in observed])
-        guessed = np.stack([one.guessed for one in observed])[which] * cells.guessed[:, None]
-        at_placements = rows[again][:, None] * len(known) + columns[which]
-        at_batches = at[:, None] * len(seen) + on[which]
-        alike = _equal(asked, known).ravel()[at_placements]
-        alike &= _equal(batches, seen).ravel()[at_batches]
-        for one in same.values():
-            if one is not None:
-                alike &= one > 0
-        row, column = np.nonzero(alike)
+        same: dict[str, FloatArray | None] = {}
+        combined: dict[str, tuple[list[Any], list[Any], Codes]] = {}
+        is_cell = np.ones((len(cells), len(observed[0].guessed)), dtype=np.bool_)
+        for name in _SHARED:
+            if name in ("job", "batch"):
+                asked, rows = _distinct(_values(cells, name))
+            else:
+                asked, rows = _distinct(_values(few, name))
+                rows = rows[again]
+            known, columns = _joined([one.shared[name] for one in observed])
+            codes = {one: code for code, one in enumerate(known)}
+            alike = np.array([codes.get(one, -1) for one in asked])[rows][:, None] == columns[which]
+            if name not in ("placement", "batch"):
+                same[name] = None if alike.all() else alike.astype(np.float64)
+            combined[name] = asked, known, rows[:, None] * len(known) + columns[which]
+            is_cell &= alike
+        row, column = np.nonzero(is_cell)
         micro = np.stack([one.micro_batches for one in observed])[which[row], column]
-        is_cell = micro == cells.micro_batches[row]
-        of_batches = batch_shapes(np.repeat(batches, len(seen)), np.tile(seen, len(batches)))
+        again_there = micro == cells.micro_batches[row]
+        guessed = np.stack([one.guessed for one in observed])[which] * cells.guessed[:, None]
+        (batches, seen, at), (asked, known, on) = combined["batch"], combined["placement"]
+        shapes = batch_shapes(np.repeat(batches, len(seen)), np.tile(seen, len(batches)))
         return cls(
             same=same,
             guessed=guessed if guessed.any() else None,
-            cells=(row[is_cell], column[is_cell]),
-            placements=(_shapes(asked, known), at_placements),
-            batches=(of_batches, at_batches),
+            cells=(row[again_there], column[again_there]),
+            placements=(_shapes(asked, known), on),
+            batches=(shapes, at),
         )
 
     def covariance(self, prior: ResidualPrior) -> FloatArray:
@@ -185,22 +182,25 @@ class PairedRows:
         return np.stack([np.broadcast_to(one, shape) for one in each])
 
 
-def _shapes(asked: Sequence[Placement], known: Sequence[Placement]) -> FloatArray:
-    """Return the shapes of all combinations, shape (shapes, asked x known)."""
-    (here, mine), (there, theirs) = _features(asked), _features(known)
-    here, mine = np.repeat(here, len(known), axis=1), np.repeat(mine, len(known))
-    there, theirs = np.tile(there, len(asked)), np.tile(theirs, len(asked))
-    return placement_shapes(here, there, ((mine == theirs) & (mine != ""))[None])
+def _shapes(asked: Sequence[Any], known: Sequence[Any]) -> FloatArray:
+    """Return the shapes of all combinations of placements, shape (shapes, asked x known)."""
+    row, column = np.indices((len(asked), len(known))).reshape(2, -1)
+    (here, mine), (there, theirs) = features_of(asked), features_of(known)
+    same = (mine[row] == theirs[column]) & (mine != "")[row]
+    return placement_shapes(here[:, row], there[:, column], same[None])
 
 
-def _features(placements: Sequence[Placement]) -> tuple[FloatArray, npt.NDArray[np.str_]]:
+def features_of(placements: Sequence[Any]) -> tuple[FloatArray, npt.NDArray[np.str_]]:
+    """Return what shapes of placements are made of, and their settings."""
     ranks, hosts, share, setting = zip(*placements, strict=True)
     return placement_features(np.array(ranks), np.array(hosts), np.array(share)), np.array(setting)
 
 
-def _placements(cells: StepCells) -> list[Placement]:
-    columns = (cells.ranks, cells.hosts, cells.largest_share, cells.setting)
-    return list(zip(*(column.tolist() for column in columns), strict=True))
+def _values(cells: StepCells, name: str) -> list[Any]:
+    if name == "placement":
+        columns = (cells.ranks, cells.hosts, cells.largest_share, cells.setting)
+        return list(zip(*(column.tolist() for column in columns), strict=True))
+    return list(getattr(cells, "batch_size" if name == "batch" else name).tolist())
 
 
 def _distinct(values: Sequence[T]) -> tuple[list[T], Codes]:
@@ -209,9 +209,7 @@ def _distinct(values: Sequence[T]) -> tuple[list[T], Codes]:
     return known, rows
 
 
-def _joined(
-    parts: Sequence[tuple[list[T], Codes]],
-) -> tuple[list[T], Codes]:
+def _joined(parts: Sequence[tuple[list[T], Codes]]) -> tuple[list[T], Codes]:
     """Return what several have, each once, and what each row of each of them has."""
     codes: dict[T, int] = {}
     rows = [
@@ -219,26 +217,3 @@ def _joined(
         for values, at in parts
     ]
     return list(codes), np.stack(rows)
-
-
-def _same_words(
-    asked: tuple[list[str], Codes], which: Codes, observed: Sequence[ObservedColumns], name: str
-) -> FloatArray | None:
-    """Return which pairs have the same word; None where all have.
-
-    Parameters
-    ----------
-    asked : tuple of list of str and ndarray
-        Words, and which of them each step has.
-    """
-    known, columns = _joined([one.words[name] for one in observed])
-    codes = {word: code for code, word in enumerate(known)}
-    words, rows = asked
-    same = np.array([codes.get(word, -1) for word in words])[rows][:, None] == columns[which]
-    return None if same.all() else same.astype(np.float64)
-
-
-def _equal(a: Sequence[T], b: Sequence[T]) -> npt.NDArray[np.bool_]:
-    """Return which of two lists without repetitions are equal, shape (a, b)."""
-    codes = {one: column for column, one in enumerate(b)}
-    return np.asarray(np.array([codes.get(one, -1) for one in a])[:, None] == np.arange(len(b)))

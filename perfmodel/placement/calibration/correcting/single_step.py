@@ -20,6 +20,7 @@ import numpy as np
 
 from perfmodel.features.arrays import FloatArray
 from perfmodel.lru import LruCache
+from perfmodel.placement.calibration.correcting.paired_rows import features_of
 from perfmodel.placement.calibration.posterior import Weighed
 from perfmodel.placement.calibration.residual_prior import (
     OF_MACHINE,
@@ -86,12 +87,10 @@ class SingleSteps:
         self._shares = [one.share for one in job]
         self._posteriors = posteriors = [one.posterior for one in job]
         self._seen, rows = posteriors[0].seen, posteriors[0].rows
-        self._words = {name: frozenset(known) for name, (known, _) in self._seen.words.items()}
-        placements, which = self._seen.placements
-        compared = [placements[row] for row in which[rows].tolist()]
-        ranks, hosts, share, setting = (np.array(one) for one in zip(*compared, strict=True))
-        self._there, self._setting = placement_features(ranks, hosts, share), setting
-        self._settings = {*setting.tolist(), ""}
+        self._words = {name: frozenset(known) for name, (known, _) in self._seen.shared.items()}
+        placements, which = self._seen.shared["placement"]
+        self._there, self._setting = features_of([placements[row] for row in which[rows].tolist()])
+        self._settings = {*self._setting.tolist(), ""}
         self._ones = np.ones((1, len(rows)))
         self._has_gap = any(one.prior.gap is not None for one in posteriors)
         self._noise, means = posteriors[0].prior.noise, posteriors[0].prior.means
@@ -148,7 +147,7 @@ class SingleSteps:
         self, batch_size: float, job: str, machine: str, fabric: str, setting: str
     ) -> _Surroundings:
         rows, here = self._posteriors[0].rows, np.array([batch_size])
-        known, which = self._seen.batches
+        known, which = self._seen.shared["batch"]
         batches = batch_shapes(here, np.array(known)[which[rows]])
         itself = batch_shapes(here, here)[:, 0]
         same_setting = (self._setting == setting) & (setting != "")
@@ -182,7 +181,7 @@ class SingleSteps:
 
     def _same(self, name: str, word: str) -> FloatArray:
         """Return 1 for each comparison of a row that has a word, else 0."""
-        known, which = self._seen.words[name]
+        known, which = self._seen.shared[name]
         code = known.index(word) if word in known else -1
         return np.asarray(which[self._posteriors[0].rows] == code, dtype=np.float64)
 
