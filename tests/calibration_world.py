@@ -61,6 +61,13 @@ def measured(at: StepCells, *, device=0.0, communication=0.0, seed=None) -> Obse
     )
 
 
+def seen(at: StepCells, step_time_s: float) -> ObservedSteps:
+    """Return one cell as it was observed, without a log of its synchronisation."""
+    return ObservedSteps(
+        cells=at, step_time_s=np.array([step_time_s]), sync_time_s=np.array([np.nan])
+    )
+
+
 def random_cells(random: np.random.Generator, rows: int, jobs=("job",), guessed=False) -> StepCells:
     """Return unlike steps on three machines, two fabrics and in two settings."""
     compute = random.lognormal(-2.0, 1.0, rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calibration_world as world
 import numpy as np
 import pytest
 
@@ -28,7 +29,7 @@ def alone(compute_s: float, machine: str, *, input_s: float = 0.0) -> StepCells:
 
 
 def observed(cells: StepCells, step_time_s: float, prior: ResidualPrior) -> Calibration:
-    return calibrate(ObservedSteps.of_one(cells, step_time_s, None), prior)
+    return calibrate(world.seen(cells, step_time_s), prior)
 
 
 def test_a_step_that_device_or_host_may_slow_is_answered_between_both() -> None:
@@ -55,8 +56,8 @@ def test_another_observation_tells_which_it_is() -> None:
     # On a device ten times as fast the step is as short as the device: it was not the host.
     both = ObservedSteps.join(
         [
-            ObservedSteps.of_one(alone(1.0, "slow"), 4.0, None),
-            ObservedSteps.of_one(alone(0.1, "fast"), 0.4, None),
+            world.seen(alone(1.0, "slow"), 4.0),
+            world.seen(alone(0.1, "fast"), 0.4),
         ]
     )
     found = calibrate(both, EITHER)
