@@ -35,9 +35,9 @@ import numpy as np
 
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps, correct_weighed
-from perfmodel.placement.calibration.correcting.paired_rows import PairedRows
 from perfmodel.placement.calibration.correcting.single_step import SingleSteps
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
+from perfmodel.placement.calibration.paired_rows import PairedRows
 from perfmodel.placement.calibration.posterior import Posterior, Weighed, probable
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
 from perfmodel.placement.calibration.step_cells import StepCells

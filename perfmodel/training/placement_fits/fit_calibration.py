@@ -29,8 +29,8 @@ import numpy.typing as npt
 from perfmodel.features.arrays import FloatArray
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.calibration.calibration import calibrate
-from perfmodel.placement.calibration.correcting.paired_rows import ObservedColumns, PairedRows
 from perfmodel.placement.calibration.observed_steps import Comparisons, ObservedSteps
+from perfmodel.placement.calibration.paired_rows import ObservedColumns, PairedRows
 from perfmodel.placement.calibration.posterior import probable, spread_of
 from perfmodel.placement.calibration.residual_prior import Noise, ResidualPrior, Term
 from perfmodel.placement.calibration.step_response import Field, Response

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from perfmodel.features.arrays import Columns, FloatArray
 from perfmodel.intervals import DEVIATIONS
-from perfmodel.placement.calibration.correcting.paired_rows import Codes, PairedRows
+from perfmodel.placement.calibration.paired_rows import Codes, PairedRows
 from perfmodel.placement.calibration.posterior import Posterior, Weighed
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Response

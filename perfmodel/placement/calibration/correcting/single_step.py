@@ -20,7 +20,7 @@ import numpy as np
 
 from perfmodel.features.arrays import FloatArray
 from perfmodel.lru import LruCache
-from perfmodel.placement.calibration.correcting.paired_rows import features_of
+from perfmodel.placement.calibration.paired_rows import features_of
 from perfmodel.placement.calibration.posterior import Weighed
 from perfmodel.placement.calibration.residual_prior import (
     OF_MACHINE,

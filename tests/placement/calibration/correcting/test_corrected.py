@@ -16,8 +16,8 @@ from perfmodel.placement.calibration.correcting.corrected import (
     correct,
     correct_weighed,
 )
-from perfmodel.placement.calibration.correcting.paired_rows import ObservedColumns, PairedRows
 from perfmodel.placement.calibration.observed_steps import Comparisons, same_cells
+from perfmodel.placement.calibration.paired_rows import ObservedColumns, PairedRows
 from perfmodel.placement.calibration.posterior import Posterior
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, Term, fitted_prior
 from perfmodel.placement.calibration.step_cells import StepCells
