@@ -39,8 +39,8 @@ from perfmodel.placement.calibration.step_response import (
 )
 from perfmodel.placement.estimate import StepNumbers
 
-#: Surroundings of one job that are kept; one takes some twenty kilobytes.
-_KEPT = 64
+#: Surroundings of one job that are kept; each takes a kilobyte for each compared number.
+_KEPT = 32
 #: Stands for a setting that no observed row has.
 _ANOTHER = "another"
 _SETTING = PLACEMENT_SHAPES.index("setting")
@@ -157,7 +157,7 @@ class SingleSteps:
         }
         places = [same["machine" if field in OF_MACHINE else "fabric"] for field in Field]
         scopes = np.stack([[self._ones[0], at, same["job"], same["job"] * at] for at in places])
-        # What is compared of one row counts as often as it is.
+        # A row whose step is compared in two parts moves others once.
         times = np.bincount(rows)[rows]
         found = []
         for one in self._posteriors:
@@ -169,6 +169,7 @@ class SingleSteps:
             variance[:, _SETTING] *= setting != ""
             wider = one.wider[:, rows] * scopes[:, OWN]
             weights[:, 0] += wider
+            # Curves, and the setting, are 1 of a step with itself.
             variance[:, 0] += wider.max(axis=1) + variance[:, -3:].sum(axis=1)
             mean = self._means.copy()
             for field, longer in (one.prior.gap.on(machine) if one.prior.gap else {}).items():
