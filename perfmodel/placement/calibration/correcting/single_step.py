@@ -107,7 +107,6 @@ class SingleSteps:
         around = self._around(step)
         here = placement_features(step.ranks, step.hosts, step.largest_share, PlainNumbers)
         shapes = placement_shapes(here[:, None], self._there, self._ones)
-        # By ``dot``, which takes half as long as ``@`` where arrays are small.
         residuals = around.moves.dot(shapes.ravel()) + around.mean.dot(here[:3])
         variances = around.variance[:, :, : len(here) - 1].dot(here[:-1] ** 2)
         response, found = Response(step, self._means.dot(here[:3]).tolist()), []
