@@ -113,10 +113,12 @@ class PairedRows:
                 rows = rows[again]
             known, columns = _joined([one.shared[name] for one in observed])
             codes = {one: code for code, one in enumerate(known)}
-            alike = np.array([codes.get(one, -1) for one in asked])[rows][:, None] == columns[which]
-            if name not in ("placement", "batch"):
+            there = columns[which]
+            alike = np.array([codes.get(one, -1) for one in asked])[rows][:, None] == there
+            if name in ("placement", "batch"):
+                combined[name] = asked, known, rows[:, None] * len(known) + there
+            else:
                 same[name] = None if alike.all() else alike.astype(np.float64)
-            combined[name] = asked, known, rows[:, None] * len(known) + columns[which]
             is_cell &= alike
         row, column = np.nonzero(is_cell)
         micro = np.stack([one.micro_batches for one in observed])[which[row], column]
@@ -147,7 +149,8 @@ class PairedRows:
     def _sum(self, variances: FloatArray) -> FloatArray:
         """Return the sum of terms, fields x scopes x batches x placements, for all pairs."""
         (placements, at_placement), (batches, at_batch) = self.placements, self.batches
-        looked_up = [one[at_batch] for one in batches]
+        needed = np.flatnonzero(variances.any(axis=(0, 1, 3))).tolist()
+        looked_up = {batch: batches[batch][at_batch] for batch in needed if batch}
         total = np.zeros((len(Field), *at_placement.shape))
         for field, scope in np.argwhere(variances.any(axis=(2, 3))).tolist():
             parts: FloatArray | float = 0.0
@@ -205,8 +208,9 @@ def _values(cells: StepCells, name: str) -> list[Any]:
 
 def _distinct(values: Sequence[T]) -> tuple[list[T], Codes]:
     """Return what there is, each once, and which of it each row has."""
-    known, (rows,) = _joined([(list(values), np.arange(len(values)))])
-    return known, rows
+    codes: dict[T, int] = {}
+    rows = [codes.setdefault(one, len(codes)) for one in values]
+    return list(codes), np.array(rows, dtype=np.int64)
 
 
 def _joined(parts: Sequence[tuple[list[T], Codes]]) -> tuple[list[T], Codes]:

@@ -169,7 +169,8 @@ class Response:
     def __call__(self, residual: Numbers) -> Responded:
         """Return the steps under a residual, one number or column for each field."""
         of, step, before = self._of, self._step, self._step.parts
-        z = [of.minimum(of.maximum(one, -MOST_LOG), MOST_LOG) for one in residual]
+        least, most = of.minimum, of.maximum
+        z = [least(most(one, -MOST_LOG), MOST_LOG) for one in residual]
         worked, fixed, device_share = self._work(z)
         worked, fixed = self._scale * worked, self._scale * fixed
         busy = worked + fixed
