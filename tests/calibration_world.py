@@ -51,13 +51,20 @@ def measured(at: StepCells, *, device=0.0, communication=0.0, seed=None) -> Obse
     residual = np.zeros((len(Field), len(at)))
     residual[Field.DEVICE] = device
     residual[Field.COMMUNICATION] = communication
-    parts = Response.of(at).parts(residual)
+    parts = Response(at, np.zeros(residual.shape))(residual).parts
     spread = 0.0 if seed is None else 0.01
     factor = np.exp(np.random.default_rng(seed or 0).normal(0.0, spread, len(at)))
     return ObservedSteps(
         cells=at,
         step_time_s=parts.step_time_s * factor,
         sync_time_s=parts.exposed_communication_s * factor,
+    )
+
+
+def seen(at: StepCells, step_time_s: float) -> ObservedSteps:
+    """Return one cell as it was observed, without a log of its synchronisation."""
+    return ObservedSteps(
+        cells=at, step_time_s=np.array([step_time_s]), sync_time_s=np.array([np.nan])
     )
 
 

@@ -222,15 +222,7 @@ def observed_rows(
             batch_size=[_batch(seen[row]) for row in rows],
             accumulation_steps=accumulation_steps,
         )
-        sync = [seen[row].sync_time_s for row in rows]
-        pieces.append(
-            ObservedSteps(
-                cells=cells,
-                step_time_s=np.array([seen[row].step_time_s for row in rows]),
-                sync_time_s=np.array([np.nan if one is None else one for one in sync]),
-                reporter=np.array([seen[row].reporter for row in rows]),
-            )
-        )
+        pieces.append(ObservedSteps.of(cells, [seen[row] for row in rows]))
     return ObservedSteps.join(pieces)
 
 

@@ -225,14 +225,7 @@ def _shift(steps: Steps, row: int, columns: Places, shift: Shift, machine: str) 
     """Move steps as far as strangers agree, and widen and name what is moved far."""
     at = (np.full(len(columns), row), columns)
     before = steps.parts.take(at)
-    longer, slower = np.exp(shift.compute), np.exp(shift.communication)
-    parts = StepParts.of(
-        before.compute_s * longer,
-        exposed_communication_s=before.exposed_communication_s * slower,
-        input_stall_s=before.input_stall_s,
-        overhead_s=before.overhead_s * longer,
-        communication_s=before.communication_s * slower,
-    )
+    parts = shift.moved(before)
     moved = np.log(parts.step_time_s / before.step_time_s)
     half_width = np.hypot(_half_width(steps, at), moved)
     _put(steps, at, parts, steps.samples_per_second[at] / np.exp(moved), half_width)
@@ -318,15 +311,8 @@ def _corrected(
 
 def _shifted(step: CellStep, shift: Shift, machine: str) -> CellStep:
     """Return a step moved as far as strangers agree; as :func:`_shift`, on plain numbers."""
-    before, longer, slower = step.parts, math.exp(shift.compute), math.exp(shift.communication)
-    parts = StepNumbers(
-        before.compute_s * longer,
-        before.exposed_communication_s * slower,
-        before.input_stall_s,
-        before.overhead_s * longer,
-        before.communication_s * slower,
-    )
-    factor = parts.step_time_s / before.step_time_s
+    parts = shift.moved(step.parts)
+    factor = parts.step_time_s / step.parts.step_time_s
     moved = math.log(factor)
     half_width = math.hypot(math.log(step.high / step.low) / 2, moved)
     said = (shift.said(machine, factor),) if abs(moved) > SAID else ()

@@ -151,7 +151,7 @@ def weighed_steps(
     except PerfModelError:
         # One after the other: the first that is wrong is the one to be named.
         each = [
-            _observed(weighed_cells(core, job, one, word, pointer), [one])
+            ObservedSteps.of(weighed_cells(core, job, one, word, pointer), [one])
             for one, pointer in zip(seen, pointers, strict=True)
         ]
         return ObservedSteps.join(each)
@@ -169,13 +169,15 @@ def _weighed_together(
             form = len(placement.kinds), placement.fabric.plan.zero_stage
             plain[one.batch_size, one.accumulation_steps, *form].append(at)
         else:
-            pieces.append(_observed(weighed_cells(core, job, one, word, ""), [one]))
+            pieces.append(ObservedSteps.of(weighed_cells(core, job, one, word, ""), [one]))
     for (batch_size, accumulation_steps, *_), rows in plain.items():
         alike = replace(job, batch_size=batch_size, accumulation_steps=accumulation_steps)
         prepared = core.prepare(job if alike == job else alike)
         some, asked = [seen[at] for at in rows], [placements[at] for at in rows]
         if not prepared.is_usual:
-            pieces += [_observed(weighed_cells(core, job, one, word, ""), [one]) for one in some]
+            pieces += [
+                ObservedSteps.of(weighed_cells(core, job, one, word, ""), [one]) for one in some
+            ]
             continue
         kinds = {spec.name: spec for placement in asked for spec in placement.accelerators}
         known = core.predictions([(prepared, spec) for spec in kinds.values()])
@@ -189,18 +191,10 @@ def _weighed_together(
                 least_s[names] = least_step_s(prepared, placement)
             _check_plausible(one, least_s[names], "")
         row = np.zeros(len(rows), dtype=np.int64), np.arange(len(rows))
-        pieces.append(_observed(step_cells([prepared], steps.parts.take(row), columns, word), some))
+        pieces.append(
+            ObservedSteps.of(step_cells([prepared], steps.parts.take(row), columns, word), some)
+        )
     return ObservedSteps.join(pieces)
-
-
-def _observed(cells: StepCells, seen: Sequence[Observation]) -> ObservedSteps:
-    sync = [np.nan if one.sync_time_s is None else one.sync_time_s for one in seen]
-    return ObservedSteps(
-        cells=cells,
-        step_time_s=np.array([one.step_time_s for one in seen]),
-        sync_time_s=np.array(sync),
-        reporter=np.array([one.reporter for one in seen]),
-    )
 
 
 def step_cells(

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from perfmodel.graph.job import job_family
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps, known_median
+from perfmodel.placement.estimate import StepNumbers, StepParts
 from perfmodel.placement.job_types.job_type_cells import has_accelerators
 
 logger = logging.getLogger(__name__)
@@ -54,6 +55,9 @@ _REMEMBERED = 20_000
 SAID = float(np.log(1.1))
 
 
+P = TypeVar("P", StepNumbers, StepParts)
+
+
 class Shift(NamedTuple):
     """How much longer a machine takes than predicted, in logarithms, as reporters agree.
 
@@ -68,6 +72,17 @@ class Shift(NamedTuple):
     compute: float = 0.0
     communication: float = 0.0
     reporters: int = 0
+
+    def moved(self, parts: P) -> P:
+        """Return the parts of steps, columns or plain numbers, as long as is agreed."""
+        longer, slower = math.exp(self.compute), math.exp(self.communication)
+        return type(parts)(
+            compute_s=parts.compute_s * longer,
+            exposed_communication_s=parts.exposed_communication_s * slower,
+            input_stall_s=parts.input_stall_s,
+            overhead_s=parts.overhead_s * longer,
+            communication_s=parts.communication_s * slower,
+        )
 
     def said(self, machine: str, factor: float) -> str:
         """Say what made a step on a machine longer by a factor."""
@@ -201,7 +216,7 @@ class Strangers:
         except PerfModelError as error:
             logger.info("an observation of %s says nothing of others: %s", seen.job.label, error)
             return None
-        return _off(ObservedSteps.of_one(cells, seen.step_time_s, seen.sync_time_s))
+        return _off(ObservedSteps.of(cells, [seen]))
 
 
 @dataclass(frozen=True, slots=True)

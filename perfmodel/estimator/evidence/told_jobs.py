@@ -145,7 +145,7 @@ class ToldJobs:
             except PerfModelError as error:
                 logger.info("an observation of %s says nothing of others: %s", one.job.label, error)
                 continue
-            rows.append(ObservedSteps.of_one(cells, one.step_time_s, one.sync_time_s))
+            rows.append(ObservedSteps.of(cells, [one]))
         return ObservedSteps.join(rows) if rows else None
 
 

@@ -11,7 +11,7 @@ by Gauss and Newton's method in the space of observations (an iterated extended 
 
     z \leftarrow m + K H^T (H K H^T + R)^{-1} (y - h(z) + H (z - m)), \qquad H = dh/dz,
 
-as :mod:`.most_probable` says. Where several residuals explain what was observed, a slow device or a
+as :mod:`.posterior` says. Where several residuals explain what was observed, a slow device or a
 slow host, of a script or of a bare step, all of them answer (:mod:`.corrected`).
 
 Of an error :math:`e = c + r` the part :math:`c` belongs to its cell for good and :math:`r` to the
@@ -28,27 +28,17 @@ Reference: Bell and Cathey, The Iterated Kalman Filter Update as a Gauss-Newton 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from perfmodel.features.arrays import FloatArray
-from perfmodel.placement.calibration.correcting.corrected import (
-    CalibratedSteps,
-    Posterior,
-    Weighed,
-    correct_weighed,
-)
-from perfmodel.placement.calibration.correcting.paired_rows import ObservedColumns
+from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps, correct_weighed
 from perfmodel.placement.calibration.correcting.single_step import SingleSteps
-from perfmodel.placement.calibration.most_probable import (
-    MostProbable,
-    Widths,
-    probable,
-    spread_of,
-)
-from perfmodel.placement.calibration.observed_steps import Comparisons, ObservedSteps
+from perfmodel.placement.calibration.observed_steps import ObservedSteps
+from perfmodel.placement.calibration.paired_rows import PairedRows
+from perfmodel.placement.calibration.posterior import Posterior, Weighed, probable
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Response
@@ -65,40 +55,29 @@ class Calibration:
     ----------
     observed : ObservedSteps
         Pooled: one row for each cell.
-    coefficients : ndarray, shape (fields, rows)
-        The residual is the prior mean plus the covariance with the observed rows times these.
-    trust : ndarray, shape (comparisons,)
-        Factor of the precision of each comparison, small for outliers.
-    widths : Widths
-        How much farther off than expected single jobs are on single machines.
-    posterior : Posterior
-        What corrects steps by this residual, many jobs at a time: :func:`.corrected.correct`.
-    share : float
-        How probable this residual is beside the others.
-    others : tuple of Calibration
-        Other residuals that explain what was observed, less probable ones.
+    weighed : tuple of Weighed
+        All residuals that explain them, the most probable one first.
     """
 
     observed: ObservedSteps
-    prior: ResidualPrior
-    coefficients: FloatArray
-    trust: FloatArray
-    widths: Widths
-    posterior: Posterior
-    share: float = 1.0
-    others: tuple[Calibration, ...] = ()
+    weighed: tuple[Weighed, ...]
+
+    @property
+    def posterior(self) -> Posterior:
+        """The most probable residual."""
+        return self.weighed[0].posterior
 
     def residual(self, cells: StepCells) -> FloatArray:
         """Return the most probable residual of steps, shape (fields, rows)."""
-        seen = self.observed.cells
-        covariance = self.prior.covariance(cells, seen)
-        wide = self.widths.widen(covariance, cells, seen, self.prior)
-        moved = np.einsum("fij,fj->fi", wide, self.coefficients)
-        return np.asarray(self.prior.mean(cells) + moved)
+        best, pairs = self.posterior, PairedRows.of(cells, [self.posterior.seen])
+        covariance = pairs.covariance(best.prior) + pairs.own(best.wider[:, None])
+        moved = np.einsum("fij,fj->fi", covariance, best.coefficients)
+        return np.asarray(best.prior.mean(cells) + moved)
 
     def device_share(self, cells: StepCells) -> FloatArray:
         """Return the share of the computation during which the device works, shape (rows,)."""
-        return Response.of(cells, self.prior.neutral(cells)).device_share(self.residual(cells))
+        response = Response(cells, self.posterior.prior.neutral(cells))
+        return np.asarray(response(self.residual(cells)).device_share)
 
     def apply(self, cells: StepCells) -> CalibratedSteps:
         """Correct predicted steps.
@@ -109,11 +88,6 @@ class Calibration:
             Of the same job, or of others that share its machine or fabric.
         """
         return correct_weighed([self.weighed], cells)
-
-    @cached_property
-    def weighed(self) -> tuple[Weighed, ...]:
-        """What corrects steps: all residuals, the most probable one first."""
-        return tuple(Weighed(one.share, one.posterior) for one in (self, *self.others))
 
     @cached_property
     def single_steps(self) -> SingleSteps:
@@ -133,64 +107,14 @@ def calibrate(observed: ObservedSteps, prior: ResidualPrior | None = None) -> Ca
         The fitted one by default.
     """
     known, rows = prior or fitted_prior(), observed.pooled()
-    comparisons = Comparisons.of(rows, known.noise)
-    found = _explained(rows.cells, comparisons, known)
-    shares = _shares(np.array([one.cost for _, one in found]))
-    first, *others = [
-        Calibration(
-            observed=rows,
-            prior=population,
-            coefficients=one.coefficients,
-            trust=one.trust,
-            widths=one.widths,
-            posterior=_posterior(rows, comparisons, population, one),
-            share=share,
-        )
-        for (population, one), share in zip(found, shares.tolist(), strict=True)
-        if share > 0
-    ]
-    return replace(first, others=tuple(others))
-
-
-def _explained(
-    cells: StepCells, comparisons: Comparisons, prior: ResidualPrior
-) -> list[tuple[ResidualPrior, MostProbable]]:
-    """Return residuals that explain observed steps, of scripts and of bare steps, best first."""
-    covariance = prior.covariance(cells, cells)
-    found = [(prior, one) for one in probable(cells, comparisons, prior, covariance)]
-    if prior.bare == 1 or cells.guessed.any():
-        return found
-    bare = prior.of_bare_steps
-    close = probable(cells, comparisons, bare, prior.bare**2 * covariance)
-    return sorted([*found, *((bare, one) for one in close)], key=lambda each: each[1].cost)
-
-
-def _posterior(
-    observed: ObservedSteps, comparisons: Comparisons, prior: ResidualPrior, found: MostProbable
-) -> Posterior:
-    """Gather what corrects steps by a residual of the observed rows."""
-    cells, rows, errors = observed.cells, comparisons.rows, comparisons.errors(found.trust)
-    response = Response.of(cells, prior.neutral(cells))
-    channels, by_channel = response.linear(prior.mean(cells) + found.moved)
-    slopes = comparisons.of_channels(by_channel)
-    spread = spread_of(found.covariance[:, rows[:, None], rows], slopes)
-    missing = comparisons.values - comparisons.of_channels(channels)
-    return Posterior(
-        prior=prior,
-        columns=ObservedColumns.of(cells),
-        coefficients=found.coefficients,
-        wider=found.widths.wider(cells, prior),
-        rows=rows,
-        slopes=slopes,
-        precision=np.asarray(np.linalg.inv(spread + errors)),
-        own=comparisons.own(found.trust),
-        weights=np.asarray(np.linalg.solve(errors, missing)),
-        scatter=observed.scatter,
-    )
-
-
-def _shares(costs: FloatArray) -> FloatArray:
-    """Return how probable residuals are beside each other; 0 for those that hardly are."""
+    found = probable(rows, known)
+    if known.bare != 1 and not rows.cells.guessed.any():
+        # Of a script or of a bare step: what was observed decides.
+        found = sorted([*found, *probable(rows, known.of_bare_steps)], key=lambda one: one.cost)
+    costs = np.array([one.cost for one in found])
     shares = np.exp((costs.min() - costs) / 2)
     shares = np.where(shares > _LEAST_SHARE * shares.sum(), shares, 0.0)
-    return np.asarray(shares / shares.sum())
+    both = zip((shares / shares.sum()).tolist(), found, strict=True)
+    return Calibration(
+        observed=rows, weighed=tuple(Weighed(share, one) for share, one in both if share > 0)
+    )

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.features.arrays import Columns, FloatArray, StrArray
+from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.residual_prior import Noise
 from perfmodel.placement.calibration.step_cells import StepCells
 
@@ -102,20 +103,14 @@ class ObservedSteps(Columns):
         return step, share * step, float(self.repeats[every].sum()), scatter
 
     @classmethod
-    def of_one(
-        cls,
-        cells: StepCells,
-        step_time_s: float,
-        sync_time_s: float | None,
-        reporter: str = "",
-    ) -> Self:
-        """Return the one step of a row of cells; ``None`` where no sync time was logged."""
-        sync = np.nan if sync_time_s is None else sync_time_s
+    def of(cls, cells: StepCells, seen: Sequence[Observation]) -> Self:
+        """Return what was observed of the cells, in their order."""
+        sync = [np.nan if one.sync_time_s is None else one.sync_time_s for one in seen]
         return cls(
             cells=cells,
-            step_time_s=np.array([step_time_s]),
-            sync_time_s=np.array([sync]),
-            reporter=np.array([reporter]),
+            step_time_s=np.array([one.step_time_s for one in seen]),
+            sync_time_s=np.array(sync),
+            reporter=np.array([one.reporter for one in seen]),
         )
 
 

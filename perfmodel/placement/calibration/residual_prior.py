@@ -2,38 +2,140 @@ r"""How alike the residuals of two steps are before either is observed.
 
 Each field of the residual is a Gaussian process over steps. Its covariance is a sum of terms,
 
-.. math:: K_f(a, b) = \sum_t \sigma_t^2\ scope_t(a, b)\ shape_t(a, b),
+.. math:: K_f(a, b) = \sum_t \sigma_t^2\ scope_t(a, b)\ batch_t(a, b)\ placement_t(a, b),
 
-where the scope says for whom a term is common (the same machine or fabric, ``place``; the same
-``job``; both, ``own``; every step, ``all``, without which what all steps share would be counted of
-the machine and of the job alike) and the shape says how it runs over batches and placements.
-Standard deviations and means are learned from public tables; the shapes are laid down here.
+written ``"device.batch_curve.own"``. The scope says for whom a term is common: the same machine or
+fabric, ``place``; the same ``job``; both, ``own``; every step, ``all``, without which what all
+steps share would be counted of the machine and of the job alike. The shapes say how it runs over
+batches and over placements; most terms have one of them. Standard deviations and means are learned
+from public tables; the shapes are laid down here.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.arrays import FloatArray
-from perfmodel.placement.calibration.residual_terms import (
-    OF_MACHINE,
-    SHAPES,
-    Scopes,
-    ShapeColumns,
-    Term,
-    diagonal,
-)
 from perfmodel.placement.calibration.script_gap import ScriptGap, fitted_gap
 from perfmodel.placement.calibration.step_cells import StepCells
-from perfmodel.placement.calibration.step_response import Field
+from perfmodel.placement.calibration.step_response import Field, Numbers
 from perfmodel.placement.fitted import fitted
+
+#: Fields that belong to the machine; the others belong to the fabric.
+OF_MACHINE = frozenset({Field.DEVICE, Field.HOST, Field.FEED, Field.SPREAD, Field.FIXED})
+#: Positions of the scopes; those of guesses are the same among jobs known by a name alone.
+SCOPES = ("all", "place", "job", "own")
+ALL, PLACE, JOB, OWN = range(4)
+#: Shapes over batches and over placements, in the order of their functions; "" is 1.
+BATCH_SHAPES = ("", "batch_slope", "batch_curve", "batch")
+PLACEMENT_SHAPES = (
+    "", "alone", "one_host", "host_slope", "share_slope", "rank_slope", "hosts", "placement",
+    "setting",
+)  # fmt: skip
+#: What the others are called, and those that run over both.
+_OTHER_SHAPES = {
+    "level": ("", ""),
+    "share_slope_of_batch": ("batch_curve", "share_slope"),
+    "placement_of_batch": ("batch_curve", "placement"),
+}
+#: Batch at which slopes over the batch turn, and lengths over which curves change, in logs.
+_BATCH_AT = 64.0
+_BATCH_LENGTH = 1.0
+_PLACEMENT_LENGTH = 0.7
+#: Two hosts differ from three more than three from four: hosts count as 2 / hosts.
+_HOST_LENGTH = 0.5
+#: "hosts" and "placement" by squares of how far share, ranks and 2 / hosts are apart.
+_CURVES = -0.5 * np.array([[0, 0, _HOST_LENGTH**-2], [_PLACEMENT_LENGTH**-2] * 3])
+#: Logarithms of batches that differ by less are those of one batch.
+_EQUAL = 1e-9
+
+
+def batch_shapes(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return the shapes of pairs of batches, shape (shapes, pairs)."""
+    x, y = np.log(a / _BATCH_AT), np.log(b / _BATCH_AT)
+    off = x - y
+    curve = np.exp(-0.5 * (off / _BATCH_LENGTH) ** 2)
+    return np.stack([np.ones(off.shape), x * y, curve, np.abs(off) < _EQUAL])
+
+
+def placement_features(
+    ranks: Numbers, hosts: Numbers, largest_share: Numbers, of: Any = np
+) -> FloatArray:
+    """Return what shapes of placements are made of: slopes, then coordinates of the curves.
+
+    Parameters
+    ----------
+    of : module or type
+        NumPy for columns, :class:`.PlainNumbers` for one.
+    """
+    logs = of.log(hosts), of.log(largest_share), of.log(ranks)
+    return np.array([ranks / ranks, ranks == 1, hosts == 1, *logs, 2.0 / hosts], dtype=np.float64)
+
+
+def placement_shapes(a: FloatArray, b: FloatArray, same_setting: FloatArray) -> FloatArray:
+    """Return the shapes of pairs of placements, shape (shapes, pairs).
+
+    Parameters
+    ----------
+    a, b : ndarray, shape (features, pairs)
+        From :func:`placement_features`; one of them may be of one placement.
+    same_setting : ndarray, shape (1, pairs)
+        Whether the limits or neighbours of pairs are the same; plain ones have none.
+    """
+    # By ``dot``, which takes half as long as ``@`` where arrays are small.
+    curves = np.exp(_CURVES.dot((a[-3:] - b[-3:]) ** 2))
+    found = np.concatenate([a[:-1] * b[:-1], curves, same_setting])
+    found[5] *= found[6]
+    return found
+
+
+class Term(NamedTuple):
+    """One term of a covariance, as positions of its field, scope and shapes.
+
+    Parameters
+    ----------
+    of_guesses : int
+        1: among jobs that are known by a name alone.
+    """
+
+    of_guesses: int
+    field: Field
+    scope: int
+    batch: int
+    placement: int
+
+    @classmethod
+    @cache
+    def parse(cls, name: str) -> Self:
+        """Read a term from its name.
+
+        Raises
+        ------
+        DamagedArtifactError
+            No such field, shape or scope.
+        """
+        try:
+            field, shape, scope = name.split(".")
+            one = (shape, "") if shape in BATCH_SHAPES else ("", shape)
+            batch, placement = _OTHER_SHAPES.get(shape, one)
+            return cls(
+                int(scope.startswith("guess_")),
+                Field[field.upper()],
+                SCOPES.index(scope.removeprefix("guess_")),
+                BATCH_SHAPES.index(batch),
+                PLACEMENT_SHAPES.index(placement),
+            )
+        except (ValueError, KeyError) as error:
+            raise DamagedArtifactError(
+                f"The prior of residuals has an unknown term {name!r}."
+            ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,15 +241,24 @@ class ResidualPrior:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        noise = {name: getattr(self.noise, name) for name in Noise.__dataclass_fields__}
         tails = {} if math.isinf(self.freedom) else {"freedom": self.freedom}
+        noise = asdict(self.noise)
         plain = {"means": dict(self.means), "sds": dict(self.sds), "noise": noise, **tails}
         return plain if self.bare == 1 else {**plain, "bare": self.bare}
 
     @cached_property
-    def variances(self) -> tuple[tuple[Term, float], ...]:
-        """The terms, and the variance of each."""
-        return tuple((Term.parse(name), sd**2) for name, sd in self.sds.items())
+    def variances(self) -> FloatArray:
+        """Of all terms: (of any job, of guesses) x fields x scopes x batches x placements."""
+        shape = (2, len(Field), len(SCOPES), len(BATCH_SHAPES), len(PLACEMENT_SHAPES))
+        found = np.zeros(shape)
+        for name, sd in self.sds.items():
+            found[Term.parse(name)] += sd**2
+        return found
+
+    @cached_property
+    def own_levels(self) -> FloatArray:
+        """Variances of the levels of a job on one machine or fabric, shape (fields, 1)."""
+        return self.variances[0, :, OWN, 0, :1]
 
     def mean(self, cells: StepCells) -> FloatArray:
         """Return the mean residual of steps, shape (fields, rows)."""
@@ -162,37 +273,16 @@ class ResidualPrior:
         mean[Field.COMMUNICATION] += self.means.get("one_host", 0.0) * (cells.hosts == 1)
         return mean
 
-    def covariance(self, a: StepCells, b: StepCells) -> FloatArray:
-        """Return the covariance of the residuals of two sets of steps.
-
-        Returns
-        -------
-        ndarray, shape (fields, rows of a, rows of b)
-        """
-        (few_a, rows), (few_b, columns) = ShapeColumns.distinct(a), ShapeColumns.distinct(b)
-        shapes = {s: SHAPES[s](few_a, few_b) for s in {Term.parse(name).shape for name in self.sds}}
-        scopes = Scopes.of(a, b)
-        sums: dict[tuple[Field, str], FloatArray] = {}
-        for name, sd in self.sds.items():
-            term = Term.parse(name)
-            scope = scopes.meant(term.scope)
-            if scope is not None:
-                key, part = (term.field, scope), sd**2 * shapes[term.shape]
-                sums[key] = sums[key] + part if key in sums else part
-        total = np.zeros((len(Field), len(a), len(b)))
-        every = np.ix_(rows, columns)
-        for (one, scope), shape in sums.items():
-            total[one] += scopes.times(shape[every], one in OF_MACHINE, scope)
-        return total
-
     def variance(self, cells: StepCells) -> FloatArray:
         """Return the prior variance of each residual, shape (fields, rows)."""
-        columns = ShapeColumns.of(cells)
+        here = placement_features(cells.ranks, cells.hosts, cells.largest_share)
+        placements = placement_shapes(here, here, (cells.setting != "")[None])
+        batches = batch_shapes(cells.batch_size, cells.batch_size)
         total = np.zeros((len(Field), len(cells)))
-        for name, sd in self.sds.items():
-            term = Term.parse(name)
-            counts = cells.guessed if term.scope.startswith("guess") else 1.0
-            total[term.field] += sd**2 * diagonal(term.shape, columns) * counts
+        for kind, counts in enumerate((1.0, cells.guessed)):
+            each = self.variances[kind].sum(axis=1)
+            for field, batch in np.argwhere(each.any(axis=2)):
+                total[field] += each[field, batch] @ placements * batches[batch] * counts
         return total
 
 

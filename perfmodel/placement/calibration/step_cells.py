@@ -156,6 +156,11 @@ class StepCells(Columns):
             place=np.arange(rows) if place is None else place,
         )
 
+    @property
+    def communicates(self) -> npt.NDArray[np.bool_]:
+        """Which of them share gradients."""
+        return np.asarray((self.ranks > 1) & (self.parts.communication_s > 0))
+
     def identities(self) -> list[tuple[object, ...]]:
         """Return for each row what tells its cell from all others."""
         return list(zip(*(getattr(self, name).tolist() for name in _IDENTITY), strict=True))
@@ -210,6 +215,11 @@ class SingleStep(NamedTuple):
             self.job, self.machine, self.fabric, self.setting, self.batch_size,
             self.micro_batches, self.ranks, self.hosts, self.largest_share,
         )  # fmt: skip
+
+    @property
+    def device_s(self) -> float:
+        """What the accelerator alone takes: the step was captured."""
+        return self.parts.compute_s
 
     @property
     def communicates(self) -> bool:

@@ -24,15 +24,14 @@ tail :math:`\tau`, gradients that are ready last. :math:`\tau_0` is what makes :
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 from enum import IntEnum
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.features.arrays import FloatArray
-from perfmodel.placement.calibration.step_cells import StepCells
-from perfmodel.placement.estimate import StepParts
+from perfmodel.placement.calibration.step_cells import SingleStep, StepCells
 
 #: Sharpness of the corner between a device that works and one that waits for its host.
 CORNER = 2.5
@@ -60,204 +59,166 @@ class Field(IntEnum):
     WINDOW = 7
 
 
-@dataclass(frozen=True, kw_only=True)
-class Response:
-    """What of the cells does not depend on the residual; made once for many residuals.
+#: A column of steps, or the plain number of one.
+Numbers = Any
+
+
+class PlainNumbers:
+    """Functions of one number that NumPy has for columns, which take ten times as long for one."""
+
+    exp, log, sqrt = math.exp, math.log, math.sqrt
+    minimum, maximum = min, max
+
+    @staticmethod
+    def where(condition: bool, one: float, other: float) -> float:
+        """Return one of two numbers."""
+        return one if condition else other
+
+    @staticmethod
+    def logaddexp(one: float, other: float) -> float:
+        """Return the logarithm of a sum."""
+        return max(one, other) + math.log1p(math.exp(-abs(one - other)))
+
+
+class Responded(NamedTuple):
+    """Steps under a residual.
 
     Parameters
     ----------
-    tail : ndarray
-        Share of the communication that nothing hides, in [0, 1).
-    anchor : ndarray
-        Factor by which the predicted exposed part exceeds that of the law.
-    scale : ndarray
-        Factor by which the predicted computation exceeds that of the law.
+    parts : StepParts or StepNumbers
+    by_compute, by_exposed : list of number or ndarray
+        Derivatives of the computation and of the exposed part by the fields.
     """
 
-    cells: StepCells
-    tail: FloatArray
-    anchor: FloatArray
-    scale: FloatArray
+    parts: Any
+    by_compute: list[Numbers]
+    by_exposed: list[Numbers]
 
-    @classmethod
-    def of(cls, cells: StepCells, expected: FloatArray | None = None) -> Response:
-        """Split what is predicted as exposed into a tail and what exceeds the window.
+    @property
+    def alone_s(self) -> Numbers:
+        """What the steps take without exposed communication."""
+        return self.parts.compute_s + self.parts.input_stall_s + self.parts.overhead_s
 
-        Parameters
-        ----------
-        expected : ndarray or None
-            The residual under which steps take as long as predicted, shape (fields, rows);
-            None: that of zeros.
-        """
-        parts = cells.parts
-        several = _communicate(cells)
-        total = np.where(several, parts.communication_s, 1.0)
-        exposed = np.where(several, parts.exposed_communication_s, 0.0)
-        window = cells.window_share * parts.compute_s
-        beyond = _exceeds(total, window)
-        tail = np.clip((exposed - beyond) / np.maximum(total - beyond, 1e-12), 1e-3, 0.95)
-        law = tail * total + _exceeds((1 - tail) * total, window)
-        z = np.zeros((len(Field), len(cells))) if expected is None else expected
-        scale = parts.compute_s / (_worked(cells, z)[0] + _fixed_s(z))
-        return cls(cells=cells, tail=tail, anchor=np.clip(exposed / law, 0.5, 2.0), scale=scale)
+    @property
+    def by_step(self) -> list[Numbers]:
+        """Derivatives of the logarithm of the step by the fields."""
+        step = self.parts.step_time_s
+        return [(a + b) / step for a, b in zip(self.by_compute, self.by_exposed, strict=True)]
 
-    def parts(self, residual: FloatArray) -> StepParts:
-        """Return the parts of the steps under a residual, shape (fields, rows)."""
-        state, before = self._state(residual), self.cells.parts
-        return StepParts.of(
-            state.compute_s,
-            exposed_communication_s=state.exposed_s,
-            input_stall_s=before.input_stall_s,
-            overhead_s=before.overhead_s,
-            communication_s=state.communication_s,
-        )
-
-    def channels(self, residual: FloatArray) -> FloatArray:
-        """Return what is compared with observations, shape (2, rows).
+    @property
+    def channels(self) -> FloatArray:
+        """What is compared with observations, shape (2, rows).
 
         The logarithm of the step without exposed communication, and the logarithm of the factor
         by which that communication lengthens it.
         """
-        return self._channels(self._state(residual))
+        alone = self.alone_s
+        return np.stack([np.log(alone), np.log1p(self.parts.exposed_communication_s / alone)])
 
-    def linear(self, residual: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the channels and their derivatives by the fields, shape (fields, 2, rows)."""
-        state = self._state(residual)
-        alone = self._alone_s(state)
-        by_field = np.zeros((len(Field), len(self.cells)))
-        busy = state.compute_s * state.busy_share
-        worked = busy * (1 - state.fixed_share)
-        by_field[Field.DEVICE] = worked * state.device_share
-        by_field[Field.HOST] = worked * (1 - state.device_share)
-        by_field[Field.FEED] = state.compute_s - busy
-        by_field[Field.SPREAD] = worked
-        by_field[Field.FIXED] = busy * state.fixed_share
-        by_communication, by_tail, by_window = self._exposed_slopes(state, residual[Field.TAIL])
-        exposed = by_field / state.compute_s * by_window
-        exposed[Field.COMMUNICATION] = by_communication
-        exposed[Field.TAIL] = by_tail
-        exposed[Field.WINDOW] = by_window
-        growth = state.exposed_s / alone
-        slopes = np.stack(
-            [by_field / alone, (exposed - growth * by_field) / (alone + state.exposed_s)], axis=1
-        )
-        return self._channels(state), slopes
+    @property
+    def by_channel(self) -> FloatArray:
+        """Derivatives of the channels by the fields, shape (fields, 2, rows)."""
+        compute, exposed = np.array(self.by_compute), np.array(self.by_exposed)
+        alone, step = self.alone_s, self.parts.step_time_s
+        growth = self.parts.exposed_communication_s / alone
+        return np.stack([compute / alone, (exposed - growth * compute) / step], axis=1)
 
-    def device_share(self, residual: FloatArray) -> FloatArray:
-        """Return the share of the computation during which the device works, shape (rows,)."""
-        state = self._state(residual)
+    @property
+    def device_share(self) -> Numbers:
+        """The share of the computation during which the device works."""
+        by_device, worked, fixed = (self.by_compute[i] for i in _BUSY)
+        busy = worked + fixed
         # What device and host take is raised to a power before it is added up.
-        alone = (state.device_share * state.busy_share) ** (1 / CORNER)
-        return alone * (1 - state.fixed_share)
-
-    def _state(self, residual: FloatArray) -> _State:
-        z = np.clip(residual, -MOST_LOG, MOST_LOG)
-        worked, device_share = _worked(self.cells, z)
-        fixed = self.scale * _fixed_s(z)
-        busy = self.scale * worked + fixed
-        compute, busy_share = _fed(self.cells, z, busy)
-        communication = self.cells.parts.communication_s * np.exp(z[Field.COMMUNICATION])
-        hidden = (1 - self.tail) ** np.exp(np.minimum(z[Field.TAIL], MOST_TAIL))
-        tail = 1 - np.maximum(hidden, LEAST_HIDDEN)
-        window = self.cells.window_share * compute * np.exp(z[Field.WINDOW])
-        law = tail * communication + _exceeds((1 - tail) * communication, window)
-        several = _communicate(self.cells)
-        return _State(
-            compute_s=compute,
-            busy_share=busy_share,
-            fixed_share=fixed / busy,
-            device_share=device_share,
-            communication_s=communication,
-            tail=tail,
-            window_s=window,
-            exposed_s=np.where(several, np.minimum(self.anchor * law, communication), 0.0),
-        )
-
-    def _alone_s(self, state: _State) -> FloatArray:
-        return state.compute_s + self.cells.parts.input_stall_s + self.cells.parts.overhead_s
-
-    def _channels(self, state: _State) -> FloatArray:
-        alone = self._alone_s(state)
-        return np.stack([np.log(alone), np.log1p(state.exposed_s / alone)])
-
-    def _exposed_slopes(self, state: _State, later: FloatArray) -> FloatArray:
-        """Return the derivatives of the exposed part by communication, tail and window.
-
-        Parameters
-        ----------
-        later : ndarray
-            The residual of the tail.
-        """
-        tail, total, window = state.tail, state.communication_s, state.window_s
-        hideable = (1 - tail) * total
-        by_hideable, by_window = _exceeds_slopes(hideable, window)
-        # d tail / dz = -(1 - tail) log(1 - tail), as 1 - tail = (1 - tail_0)^(e^z).
-        moved = -(1 - tail) * np.log(1 - tail) * (later < MOST_TAIL)
-        slopes = (
-            self.anchor * (tail * total + by_hideable * hideable),
-            self.anchor * ((1 - by_hideable) * total * moved),
-            self.anchor * by_window * window,
-        )
-        return np.where(_communicate(self.cells), np.stack(slopes), 0.0)
+        alone = (by_device / worked * busy / self.parts.compute_s) ** (1 / CORNER)
+        return alone * worked / busy
 
 
-@dataclass(frozen=True, kw_only=True)
-class _State:
-    """Intermediate results of a step under a residual.
+_BUSY = (Field.DEVICE, Field.SPREAD, Field.FIXED)
+
+
+class Response:
+    """What of steps does not depend on the residual; made once for many residuals.
 
     Parameters
     ----------
-    busy_share : ndarray
-        Share of the computation that is not the loaders'.
-    fixed_share : ndarray
-        Share of what is left that is fixed.
-    device_share : ndarray
-        Share of what is left then that is the device's.
+    step : StepCells or SingleStep
+        Columns of steps, or one.
+    expected : sequence of number or ndarray
+        The residual under which they take as long as predicted, one for each field.
     """
 
-    compute_s: FloatArray
-    busy_share: FloatArray
-    fixed_share: FloatArray
-    device_share: FloatArray
-    communication_s: FloatArray
-    tail: FloatArray
-    window_s: FloatArray
-    exposed_s: FloatArray
+    def __init__(self, step: StepCells | SingleStep, expected: Numbers) -> None:
+        self._step: Any = step
+        of: Any = np if isinstance(step, StepCells) else PlainNumbers
+        self._of, parts = of, self._step.parts
+        self._communicates = step.communicates
+        total = of.where(self._communicates, parts.communication_s, 1.0)
+        exposed = of.where(self._communicates, parts.exposed_communication_s, 0.0)
+        window = self._step.window_share * parts.compute_s
+        beyond = self._exceeds(total, window)
+        # Share of the communication that nothing hides.
+        tail = (exposed - beyond) / of.maximum(total - beyond, 1e-12)
+        self._tail = tail = of.minimum(of.maximum(tail, 1e-3), 0.95)
+        # Factors by which the predicted exposed part and computation exceed those of the law.
+        law = tail * total + self._exceeds((1 - tail) * total, window)
+        self._anchor = of.minimum(of.maximum(exposed / law, 0.5), 2.0)
+        self._anchor = of.where(self._communicates, self._anchor, 0.0)
+        worked, fixed, _ = self._work(expected)
+        self._scale = parts.compute_s / (worked + fixed)
 
+    def __call__(self, residual: Numbers) -> Responded:
+        """Return the steps under a residual, one number or column for each field."""
+        of, step, before = self._of, self._step, self._step.parts
+        least, most = of.minimum, of.maximum
+        z = [least(most(one, -MOST_LOG), MOST_LOG) for one in residual]
+        worked, fixed, device_share = self._work(z)
+        worked, fixed = self._scale * worked, self._scale * fixed
+        busy = worked + fixed
+        fed = 1 + (step.input_s * of.exp(z[Field.FEED]) / busy) ** CORNER
+        compute = busy * fed ** (1 / CORNER)
+        total = before.communication_s * of.exp(z[Field.COMMUNICATION])
+        hidden = (1 - self._tail) ** of.exp(of.minimum(z[Field.TAIL], MOST_TAIL))
+        tail = 1 - of.maximum(hidden, LEAST_HIDDEN)
+        hideable, window = (1 - tail) * total, step.window_share * compute * of.exp(z[Field.WINDOW])
+        exposed = self._anchor * (tail * total + self._exceeds(hideable, window))
+        here = compute / fed
+        by_fixed = here * fixed / busy
+        by_work, nothing = here - by_fixed, 0.0 * compute
+        by_compute = [
+            by_work * device_share, by_work * (1 - device_share), compute - here, by_work,
+            by_fixed, nothing, nothing, nothing,
+        ]  # fmt: skip
+        over, soft = hideable - window, 4 * SOFTNESS**2 * hideable
+        root = of.maximum(of.sqrt(over**2 + soft * hideable), 1e-300)
+        by_hideable = 0.5 * (1 + (over + soft) / root)
+        # d tail / dz = -(1 - tail) log(1 - tail), as 1 - tail = (1 - tail_0)^(e^z).
+        by_tail = -hideable * of.log(1 - tail) * (z[Field.TAIL] < MOST_TAIL)
+        by_window = self._anchor * -0.5 * (1 + over / root) * window
+        # What computation grows by widens the window as well.
+        by_exposed = [
+            *[by_window / compute * one for one in by_compute[: Field.COMMUNICATION]],
+            self._anchor * (tail * total + by_hideable * hideable),
+            self._anchor * (1 - by_hideable) * by_tail,
+            by_window,
+        ]
+        parts = type(before)(
+            compute_s=compute,
+            exposed_communication_s=of.minimum(exposed, total),
+            input_stall_s=before.input_stall_s,
+            overhead_s=before.overhead_s,
+            communication_s=total,
+        )
+        return Responded(parts, by_compute, by_exposed)
 
-def _worked(cells: StepCells, z: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the time that device or host work, and the share of it that is the device's."""
-    device = CORNER * (np.log(cells.device_s) + z[Field.DEVICE])
-    host = CORNER * (np.log(cells.host_s) + z[Field.HOST])
-    longer = np.logaddexp(device, host)
-    return np.exp(longer / CORNER + z[Field.SPREAD]), np.exp(device - longer)
+    def _work(self, z: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+        """Return the time that device or host work, the fixed time, and the device's share."""
+        of, step = self._of, self._step
+        device = CORNER * (of.log(step.device_s) + z[Field.DEVICE])
+        host = CORNER * (of.log(step.host_s) + z[Field.HOST])
+        longer = of.logaddexp(device, host)
+        worked = of.exp(longer / CORNER + z[Field.SPREAD])
+        return worked, FIXED_S * of.exp(z[Field.FIXED]), of.exp(device - longer)
 
-
-def _fed(cells: StepCells, z: FloatArray, busy_s: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return how long device and host work or wait for their data, and their share of that."""
-    beside = (cells.input_s * np.exp(z[Field.FEED]) / busy_s) ** CORNER
-    return busy_s * (1 + beside) ** (1 / CORNER), 1 / (1 + beside)
-
-
-def _fixed_s(z: FloatArray) -> FloatArray:
-    return np.asarray(FIXED_S * np.exp(z[Field.FIXED]))
-
-
-def _communicate(cells: StepCells) -> npt.NDArray[np.bool_]:
-    return np.asarray((cells.ranks > 1) & (cells.parts.communication_s > 0))
-
-
-def _exceeds(communication_s: FloatArray, window_s: FloatArray) -> FloatArray:
-    over = communication_s - window_s
-    soft = 2 * SOFTNESS * communication_s
-    return np.asarray(0.5 * (over + np.sqrt(over**2 + soft**2)))
-
-
-def _exceeds_slopes(
-    communication_s: FloatArray, window_s: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return the derivatives of :func:`_exceeds` by both of its arguments."""
-    over = communication_s - window_s
-    soft = 4 * SOFTNESS**2 * communication_s
-    root = np.maximum(np.sqrt(over**2 + soft * communication_s), 1e-300)
-    return 0.5 * (1 + (over + soft) / root), -0.5 * (1 + over / root)
+    def _exceeds(self, communication_s: Numbers, window_s: Numbers) -> Numbers:
+        over, soft = communication_s - window_s, 2 * SOFTNESS * communication_s
+        return 0.5 * (over + self._of.sqrt(over**2 + soft**2))

@@ -18,7 +18,7 @@ Reference: Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,10 @@ import numpy.typing as npt
 from perfmodel.features.arrays import FloatArray
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.calibration.calibration import calibrate
-from perfmodel.placement.calibration.most_probable import most_probable
 from perfmodel.placement.calibration.observed_steps import Comparisons, ObservedSteps
-from perfmodel.placement.calibration.residual_prior import Noise, ResidualPrior
-from perfmodel.placement.calibration.residual_terms import Term, basis, weighted
+from perfmodel.placement.calibration.paired_rows import ObservedColumns, PairedRows
+from perfmodel.placement.calibration.posterior import probable, spread_of
+from perfmodel.placement.calibration.residual_prior import Noise, ResidualPrior, Term
 from perfmodel.placement.calibration.step_response import Field, Response
 from perfmodel.training.placement_fits.fitted_file import document, rounded
 from perfmodel.training.placement_rows.script_rows import (
@@ -160,12 +160,14 @@ class Sample:
     """Steps whose probability is maximised, with what no number changes."""
 
     steps: ObservedSteps
+    pairs: PairedRows
     terms: Mapping[str, FloatArray]
 
     @classmethod
-    def of(cls, steps: ObservedSteps, names: tuple[str, ...]) -> Sample:
+    def of(cls, steps: ObservedSteps, names: Iterable[str]) -> Sample:
         """Lay out the terms of the covariance."""
-        return cls(steps, basis(names, steps.cells, steps.cells))
+        pairs = PairedRows.of(steps.cells, [ObservedColumns.of(steps.cells)])
+        return cls(steps, pairs, {name: pairs.term(Term.parse(name)) for name in names})
 
 
 def fit_prior(groups: Groups, *, steps: int = _STEPS, seed: int = 0) -> ResidualPrior:
@@ -178,8 +180,7 @@ def fit_prior(groups: Groups, *, steps: int = _STEPS, seed: int = 0) -> Residual
     seed : int
         Of the choice of steps.
     """
-    names = tuple(START.sds)
-    samples = [Sample.of(s, names) for s in draw_steps(groups, seed)]
+    samples = [Sample.of(s, START.sds) for s in draw_steps(groups, seed)]
     x = guess = _packed(START)
     first, second = np.zeros(x.shape), np.zeros(x.shape)
     for step in range(1, steps + 1):
@@ -215,20 +216,16 @@ def gradient(sample: Sample, prior: ResidualPrior) -> FloatArray:
     """Return the slope of the log marginal likelihood by every packed number."""
     cells = sample.steps.cells
     comparisons = Comparisons.of(sample.steps, prior.noise)
-    found = most_probable(cells, comparisons, prior, weighted(sample.terms, prior.sds))
-    covariance = found.covariance
-    moved = np.einsum("fij,fj->fi", covariance, found.coefficients)
+    found = probable(sample.steps, prior, sample.pairs)[0]
+    covariance = sample.pairs.covariance(prior) + sample.pairs.own(found.wider[:, None])
     mean = prior.mean(cells)
-    at, by_field = Response.of(cells, mean).linear(mean + moved)
-    slopes, rows = comparisons.of_channels(by_field), comparisons.rows
-    spread = sum(
-        slope[:, None] * one[rows[:, None], rows] * slope
-        for one, slope in zip(covariance, slopes, strict=True)
-    )
+    here = Response(cells, mean)(mean + found.moved)
+    slopes, rows = comparisons.of_channels(here.by_channel), comparisons.rows
+    spread = spread_of(covariance[:, rows[:, None], rows], slopes)
     errors = comparisons.errors(found.trust)
     inverse = np.linalg.inv(spread + errors)
-    missing = comparisons.values - comparisons.of_channels(at)
-    alpha = inverse @ (missing + np.einsum("fj,fj->j", slopes, moved[:, rows]))
+    missing = comparisons.values - comparisons.of_channels(here.channels)
+    alpha = inverse @ (missing + np.einsum("fj,fj->j", slopes, found.moved[:, rows]))
     pull = np.outer(alpha, alpha) - inverse
     by_term = [
         sd**2 * _pulled(pull, sample.terms[name][rows[:, None], rows], slopes, name)

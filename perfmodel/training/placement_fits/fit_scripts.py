@@ -130,7 +130,7 @@ def _expected(posterior: Calibration, machine: str) -> dict[Field, float]:
         StepParts.of(one), batch_size=1, ranks=1, hosts=1, largest_share=1, host_s=one,
         job=_NEW, machine=machine, fabric=_NEW,
     )  # fmt: skip
-    moved = posterior.residual(cells) - posterior.prior.neutral(cells)
+    moved = posterior.residual(cells) - posterior.posterior.prior.neutral(cells)
     return {field: float(moved[field, 0]) for field in OF_SCRIPTS}
 
 

@@ -113,7 +113,7 @@ def _observed(
         )
         job = replace(record.job, script=True)
         cells = weighed_cells(estimator.core, job, seen, group.job, "")
-        rows.append(ObservedSteps.of_one(cells, seen.step_time_s, seen.sync_time_s))
+        rows.append(ObservedSteps.of(cells, [seen]))
     return Measured(
         steps=ObservedSteps.join(rows),
         placements=np.array(

@@ -81,10 +81,7 @@ def test_steps_that_are_weighed_together_are_those_of_each(estimator: Estimator)
     some = (*OWN, seen("A10 power=100", 4e-3), seen("4xA10 zero=1", 3e-2))
     together = weighed_steps(estimator.core, JOB, some, [""] * len(some), "job").pooled()
     each = [
-        ObservedSteps.of_one(
-            weighed_cells(estimator.core, JOB, one, "job", ""), one.step_time_s, one.sync_time_s
-        )
-        for one in some
+        ObservedSteps.of(weighed_cells(estimator.core, JOB, one, "job", ""), [one]) for one in some
     ]
     alone = ObservedSteps.join(each).pooled()
     assert together.cells.identities() == alone.cells.identities()

@@ -14,7 +14,6 @@ from perfmodel.placement.calibration.correcting.unobserved_script import (
     UnobservedScript,
     typical_script,
 )
-from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.script_gap import ScriptGap, fitted_gap
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field
@@ -80,14 +79,13 @@ def test_the_interval_is_as_wide_as_what_the_step_waits_for():
 def test_an_observed_script_is_echoed_and_the_gap_carries_to_other_kinds():
     # Twice as long as predicted where scripts take e^0.5: on the slow kind e^0.4 times as much.
     cells = alone(host_s=1e-6, machine="fast")
-    seen = ObservedSteps.of_one(cells, 2.0, None)
-    found = calibrate(seen, world.PRIOR.of_scripts(GAP))
+    found = calibrate(world.seen(cells, 2.0), world.PRIOR.of_scripts(GAP))
     assert found.apply(cells).parts.step_time_s[0] == pytest.approx(2.0, rel=0.02)
     there = alone(host_s=1e-6, machine="slow")
     scripts = found.apply(there).parts.step_time_s[0]
     assert np.log(scripts) == pytest.approx(0.9, abs=0.02)
     # Nothing is common to both kinds in this prior: without a gap it stays as predicted.
-    plain = calibrate(seen, world.PRIOR).apply(there).parts.step_time_s[0]
+    plain = calibrate(world.seen(cells, 2.0), world.PRIOR).apply(there).parts.step_time_s[0]
     assert np.log(plain) == pytest.approx(0.0, abs=0.02)
 
 

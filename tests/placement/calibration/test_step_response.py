@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from perfmodel.placement.calibration.step_cells import StepCells
-from perfmodel.placement.calibration.step_response import FIXED_S, Field, Response
+from perfmodel.placement.calibration.step_response import Field, Response
 
 
 def at(**logs: float) -> np.ndarray:
@@ -27,22 +27,22 @@ def fed(input_s: float) -> StepCells:
 
 @pytest.mark.parametrize("input_s", [0.0, 0.02, 0.3])
 def test_derivatives_are_those_of_differences(input_s):
-    response = Response.of(fed(input_s))
+    response = Response(fed(input_s), at())
     residual = np.random.default_rng(0).normal(0, 0.4, at().shape)
-    channels, slopes = response.linear(residual)
+    here = response(residual)
     for field in Field:
         moved = residual.copy()
         moved[field] += 1e-6
-        difference = (response.channels(moved) - channels) / 1e-6
-        assert slopes[field] == pytest.approx(difference, abs=2e-4)
+        difference = (response(moved).channels - here.channels) / 1e-6
+        assert here.by_channel[field] == pytest.approx(difference, abs=2e-4)
 
 
 def test_without_a_residual_the_prediction_remains():
     cells = world.cells()
     expected = at(device=0.3, host=-2.0, fixed=1.0)
-    parts = Response.of(cells, expected).parts(expected)
+    parts = Response(cells, expected)(expected).parts
     assert parts.compute_s == pytest.approx(cells.parts.compute_s)
-    parts = Response.of(cells).parts(at())
+    parts = Response(cells, at())(at()).parts
     assert parts.compute_s == pytest.approx(cells.parts.compute_s)
     assert parts.communication_s == pytest.approx(cells.parts.communication_s)
     before, after = cells.parts.exposed_communication_s, parts.exposed_communication_s
@@ -53,41 +53,41 @@ def test_without_a_residual_the_prediction_remains():
     "field", ["device", "host", "feed", "spread", "fixed", "communication", "tail"]
 )
 def test_more_of_anything_but_the_window_never_shortens_a_step(field):
-    response = Response.of(fed(0.05))
-    steps = [response.parts(at(**{field: z})).step_time_s for z in np.linspace(-3, 3, 13)]
+    response = Response(fed(0.05), at())
+    steps = [response(at(**{field: z})).parts.step_time_s for z in np.linspace(-3, 3, 13)]
     assert np.all(np.diff(steps, axis=0) >= -1e-12)
 
 
 def test_a_script_waits_for_its_loaders_however_fast_its_device_is():
     slow, fast = at(), at(device=-5.0, host=-5.0)
-    bare, waiting = Response.of(fed(0.0)), Response.of(fed(2.0))
-    assert bare.parts(slow).compute_s == pytest.approx(world.cells().parts.compute_s)
-    assert np.all(bare.parts(fast).compute_s < 0.05 * bare.parts(slow).compute_s)
+    bare, waiting = Response(fed(0.0), at()), Response(fed(2.0), at())
+    assert bare(slow).parts.compute_s == pytest.approx(world.cells().parts.compute_s)
+    assert np.all(bare(fast).parts.compute_s < 0.05 * bare(slow).parts.compute_s)
     # Two seconds, whatever the device does; twice as long where the host is half as fast.
-    assert waiting.parts(fast).compute_s == pytest.approx(2.0, rel=1e-3)
-    assert waiting.parts(at(device=-5.0, host=-5.0, feed=np.log(2))).compute_s == pytest.approx(
+    assert waiting(fast).parts.compute_s == pytest.approx(2.0, rel=1e-3)
+    assert waiting(at(device=-5.0, host=-5.0, feed=np.log(2))).parts.compute_s == pytest.approx(
         4.0, rel=1e-3
     )
 
 
 def test_a_wider_window_never_lengthens_a_step():
-    response = Response.of(world.cells())
-    steps = [response.parts(at(window=z)).step_time_s for z in np.linspace(-3, 3, 13)]
+    response = Response(world.cells(), at())
+    steps = [response(at(window=z)).parts.step_time_s for z in np.linspace(-3, 3, 13)]
     assert np.all(np.diff(steps, axis=0) <= 1e-12)
 
 
 def test_nothing_exposed_is_longer_than_the_communication():
-    parts = Response.of(world.cells()).parts(at(communication=4.0, window=-4.0))
+    parts = Response(world.cells(), at())(at(communication=4.0, window=-4.0)).parts
     assert np.all(parts.exposed_communication_s <= parts.communication_s)
     assert not parts.exposed_communication_s[world.cells().ranks == 1].any()
 
 
 def test_a_device_works_for_its_share_of_the_step() -> None:
-    response = Response.of(world.cells())
+    response = Response(world.cells(), at())
     # Where the host takes next to nothing the device works all the time but for the fixed one.
     fast = at(host=-12.0)
-    fixed = response.scale * FIXED_S / response.parts(fast).compute_s
-    assert response.device_share(fast) == pytest.approx(1 - fixed, rel=1e-6)
-    shares = [response.device_share(at(host=level)) for level in (-1.0, 0.0, 1.0, 3.0)]
+    fixed = response(fast).by_compute[Field.FIXED] / response(fast).parts.compute_s
+    assert response(fast).device_share == pytest.approx(1 - fixed, rel=1e-6)
+    shares = [response(at(host=level)).device_share for level in (-1.0, 0.0, 1.0, 3.0)]
     assert np.all(np.diff(shares, axis=0) < 0)
     assert np.all(shares[-1] > 0)

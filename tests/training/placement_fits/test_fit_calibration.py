@@ -12,7 +12,6 @@ import pytest
 
 from perfmodel.placement.calibration.observed_steps import Comparisons, ObservedSteps
 from perfmodel.placement.calibration.residual_prior import ResidualPrior
-from perfmodel.placement.calibration.residual_terms import basis
 from perfmodel.training.placement_fits.fit_calibration import (
     START,
     Sample,
@@ -58,7 +57,7 @@ def test_the_slope_by_a_noise_is_that_of_the_marginal_likelihood():
         sds={"device.level.own": 0.5},
         noise=noise,
     )  # fmt: skip
-    slope = gradient(Sample(steps, basis(("device.level.own",), at, at)), prior)
+    slope = gradient(Sample.of(steps, ("device.level.own",)), prior)
     variance = 0.5**2 + 0.2**2
     by_log_sd = (0.3**2 / variance**2 - 1 / variance) * 0.5**2
     assert slope[len(prior.means)] == pytest.approx(by_log_sd, rel=0.02)

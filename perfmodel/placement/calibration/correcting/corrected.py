@@ -14,21 +14,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
-from typing import NamedTuple, Self
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from perfmodel.features.arrays import Columns, FloatArray
 from perfmodel.intervals import DEVIATIONS
-from perfmodel.placement.calibration.correcting.paired_rows import ObservedColumns, PairedRows
-from perfmodel.placement.calibration.residual_prior import ResidualPrior
+from perfmodel.placement.calibration.paired_rows import Codes, PairedRows
+from perfmodel.placement.calibration.posterior import Posterior, Weighed
 from perfmodel.placement.calibration.step_cells import StepCells
-from perfmodel.placement.calibration.step_response import Field, Response
+from perfmodel.placement.calibration.step_response import Response
 from perfmodel.placement.estimate import StepParts
-
-Codes = npt.NDArray[np.int64]
 
 #: Pairs of a step and an observed row that are worked on together: as many as caches hold.
 _PAIRS_AT_ONCE = 50_000
@@ -53,59 +50,10 @@ class CalibratedSteps(Columns):
     learned: FloatArray
     seen: npt.NDArray[np.bool_]
 
-    def replaced(self, rows: Codes, others: Self) -> Self:
-        """Return the same with other steps in some of its rows."""
-        order = np.arange(len(self.log_sd))
-        order[rows] = len(order) + np.arange(len(rows))
-        return self.join([self, others]).take(order)
-
     def interval(self, deviations: float = DEVIATIONS) -> tuple[FloatArray, FloatArray]:
         """Return both ends of the interval of the step time, by default of 90 %."""
         factor = np.exp(deviations * self.log_sd)
         return self.parts.step_time_s / factor, self.parts.step_time_s * factor
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Posterior:
-    """What the observed steps of a job leave to be believed, ready for its other steps.
-
-    Parameters
-    ----------
-    coefficients : ndarray, shape (fields, observed)
-        The residual is the prior mean plus the covariance with the observed rows times these.
-    wider : ndarray, shape (fields, observed), or None
-        What the variance of the job on the machine, or fabric, of each row is wider than expected.
-    rows : ndarray of int, shape (comparisons,)
-        Which observed row is compared.
-    slopes : ndarray, shape (fields, comparisons)
-        Derivatives of what is compared by the residual.
-    precision : ndarray, shape (comparisons, comparisons)
-        Inverse covariance of what is compared.
-    own : ndarray, shape (2, comparisons)
-        Covariance of what an observed cell has to itself with its comparisons: of the step alone,
-        and of what communication adds to it.
-    weights : ndarray, shape (comparisons,)
-        What is missing from the comparisons, weighed.
-    scatter : ndarray, shape (observed,)
-        Standard deviation of the measurements of each cell.
-    """
-
-    prior: ResidualPrior
-    columns: ObservedColumns
-    coefficients: FloatArray
-    wider: FloatArray | None
-    rows: Codes
-    slopes: FloatArray
-    precision: FloatArray
-    own: FloatArray
-    weights: FloatArray
-    scatter: FloatArray
-    #: Those that are alike in it can be worked on together.
-    form: tuple[object, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        form = (id(self.prior), self.coefficients.shape[1], self.rows.tobytes())
-        object.__setattr__(self, "form", form)
 
 
 def correct(
@@ -142,25 +90,22 @@ def correct(
 
 def _correct(known: Sequence[Posterior], cells: StepCells, which: Codes) -> CalibratedSteps:
     """Correct the steps of posteriors of one form, each of which has some, in their order."""
-    prior = known[0].prior
-    pairs = PairedRows.of(cells, which, [one.columns for one in known])
-    covariance, wider = pairs.covariance(prior), _wider(pairs, known, which)
-    unknown, mean = prior.variance(cells), prior.mean(cells)
-    if wider is not None:
-        covariance += wider
-        unknown = unknown + wider.max(axis=2)
+    prior, noise = known[0].prior, known[0].prior.noise
+    pairs = PairedRows.of(cells, [one.seen for one in known], which)
+    covariance, unknown = pairs.covariance(prior), prior.variance(cells)
+    wider = np.stack([one.wider for one in known], axis=1)
+    if wider.any():
+        extra = pairs.own(wider[:, which])
+        covariance += extra
+        unknown += extra.max(axis=2)
     coefficients = np.stack([one.coefficients for one in known], axis=1)
     moved = [
         np.einsum("rn,rn->r", each, by_job[which])
         for each, by_job in zip(covariance, coefficients, strict=True)
     ]
-    residual = mean + np.stack(moved)
-    response = Response.of(cells, prior.neutral(cells))
-    at, by_channel = response.linear(residual)
-    slopes = by_channel.sum(axis=1)
-    own = _own(pairs, known, which)
-    noise = prior.noise
-    usual = noise.variances(1 - np.exp(-at[1])).sum(axis=0)
+    found = Response(cells, prior.neutral(cells))(prior.mean(cells) + np.stack(moved))
+    slopes, own = np.array(found.by_step), _own(pairs, known, which)
+    usual = noise.variances(1 - np.exp(-found.channels[1])).sum(axis=0)
     peculiar = np.where(own.seen, own.whole.sum(axis=1), usual)
     before = np.sum(slopes**2 * unknown, axis=0) + peculiar
     shared = _shared(covariance, slopes, known, which) + own.whole
@@ -169,20 +114,11 @@ def _correct(known: Sequence[Posterior], cells: StepCells, which: Codes) -> Cali
     # A cell whose measurements disagree is not known better than they agree.
     apart = np.maximum(own.scatter**2 - noise.repeat**2, 0.0)
     return CalibratedSteps(
-        parts=_with_effects(response.parts(residual), own.effects),
+        parts=_with_effects(found.parts, own.effects),
         log_sd=np.sqrt(noise.inflation**2 * after + apart),
         learned=np.clip(1 - after / (before + noise.repeat**2), 0.0, 1.0),
         seen=own.seen,
     )
-
-
-def _wider(pairs: PairedRows, known: Sequence[Posterior], which: Codes) -> FloatArray | None:
-    """Return what pairs of one job on one machine, or fabric, vary more than was expected."""
-    if all(one.wider is None for one in known):
-        return None
-    nothing = np.zeros(known[0].coefficients.shape)
-    wider = np.stack([nothing if one.wider is None else one.wider for one in known], axis=1)
-    return np.stack([pairs.times(wider[one][which], "own", one) for one in Field])
 
 
 def _shared(
@@ -258,19 +194,6 @@ def _with_effects(parts: StepParts, effects: FloatArray) -> StepParts:
     )
 
 
-class Weighed(NamedTuple):
-    """One residual that explains the observations.
-
-    Parameters
-    ----------
-    share : float
-        How probable it is beside the others of the job, in (0, 1]; together they are 1.
-    """
-
-    share: float
-    posterior: Posterior
-
-
 def correct_weighed(
     jobs: Sequence[Sequence[Weighed]], cells: StepCells, which: Codes | None = None
 ) -> CalibratedSteps:
@@ -284,42 +207,24 @@ def correct_weighed(
         Which of the jobs each step belongs to; None: the first.
     """
     codes = np.zeros(len(cells), dtype=np.int64) if which is None else which
-    most_probable = correct([job[0].posterior for job in jobs], cells, codes)
-    several = np.flatnonzero(np.array([len(job) > 1 for job in jobs])[codes])
-    if not len(several):
-        return most_probable
-    pieces = [
-        (np.arange(len(several)), _shares(jobs, 0)[codes[several]], most_probable.take(several))
-    ]
-    for rank in range(1, max(map(len, jobs))):
-        has_it = np.array([len(job) > rank for job in jobs])
-        rows = np.flatnonzero(has_it[codes[several]])
-        found = correct(
-            [job[rank].posterior for job in jobs if len(job) > rank],
-            cells.take(several[rows]),
-            (np.cumsum(has_it) - 1)[codes[several[rows]]],
-        )
-        pieces.append((rows, _shares(jobs, rank)[codes[several[rows]]], found))
-    return most_probable.replaced(several, _together(pieces))
-
-
-def _shares(jobs: Sequence[Sequence[Weighed]], rank: int) -> FloatArray:
-    return np.array([job[rank].share if len(job) > rank else 0.0 for job in jobs])
-
-
-def _together(pieces: Sequence[tuple[Codes, FloatArray, CalibratedSteps]]) -> CalibratedSteps:
-    """Return the weighed mean of answers, each with its rows and what it counts there."""
-    first = pieces[0][2]
-    log, variance, learned, mean_s = np.zeros((4, len(first.log_sd)))
-    for rows, share, one in pieces:
-        log[rows] += share * np.log(one.parts.step_time_s)
-        learned[rows] += share * one.learned
-        mean_s[rows] += share * one.parts.step_time_s
-    parts = first.parts.each(np.zeros_like)
-    for rows, share, one in pieces:
-        off = np.log(one.parts.step_time_s) - log[rows]
-        variance[rows] += share * (one.log_sd**2 + off**2)
-        weight = share * np.exp(log[rows]) / mean_s[rows]
-        for name in fields(parts):
-            getattr(parts, name.name)[rows] += weight * getattr(one.parts, name.name)
-    return CalibratedSteps(parts=parts, log_sd=np.sqrt(variance), learned=learned, seen=first.seen)
+    counts = np.array([len(job) for job in jobs])
+    each = [one for job in jobs for one in job]
+    posteriors = [one.posterior for one in each]
+    # Each step as often as residuals explain its job.
+    answers = counts[codes]
+    rows, starts = np.repeat(np.arange(len(codes)), answers), np.cumsum(answers) - answers
+    of_job = (np.cumsum(counts) - counts)[codes]
+    asked = np.arange(len(rows)) - np.repeat(starts - of_job, answers)
+    found = correct(posteriors, cells.take(rows), asked)
+    shares = np.array([one.share for one in each])[asked]
+    step_s = found.parts.step_time_s
+    log = np.add.reduceat(shares * np.log(step_s), starts)
+    apart = np.log(step_s) - log[rows]
+    variance = np.add.reduceat(shares * (found.log_sd**2 + apart**2), starts)
+    factor = np.exp(log) / np.add.reduceat(shares * step_s, starts)
+    return CalibratedSteps(
+        parts=found.parts.each(lambda part: factor * np.add.reduceat(shares * part, starts)),
+        log_sd=np.sqrt(variance),
+        learned=np.add.reduceat(shares * found.learned, starts),
+        seen=found.seen[starts],
+    )

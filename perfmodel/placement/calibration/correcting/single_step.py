@@ -1,15 +1,13 @@
 r"""The correction of a single step that was not observed itself, on plain numbers.
 
 What :mod:`.corrected` says in columns, for the one cell that most questions ask. Of one batch on a
-machine and a fabric the covariance with the observed rows :math:`j` is
+machine, a fabric and in a setting the covariance with the observed rows :math:`j` is
 
-.. math:: K_f(j) = \sum_m \phi_m A_{fm}(j) + \sum_g \psi_g e_g(j) B_{fg}(j)
+.. math:: K_f(j) = \sum_p W_{fp}(j)\ placement_p(j),
 
-with few numbers :math:`\phi, \psi` of the placement and two curves :math:`e` over placements. What
-they are multiplied by is made once, for all steps in such :class:`.Surroundings`, so that each of
-them takes some microseconds. How it answers to a residual, :func:`respond`, is what
-:mod:`.step_response` says in columns, which take ten times as long for one step. Tests hold both
-ways to the same answers.
+where :math:`W` sums the terms of the prior over scopes and batches. It is made once for all steps
+in such surroundings, so that each of them takes some microseconds. Tests hold both ways to the
+same answers.
 """
 
 from __future__ import annotations
@@ -22,146 +20,30 @@ import numpy as np
 
 from perfmodel.features.arrays import FloatArray
 from perfmodel.lru import LruCache
-from perfmodel.placement.calibration.correcting.corrected import Weighed
-from perfmodel.placement.calibration.correcting.surroundings import Surroundings
-from perfmodel.placement.calibration.residual_prior import Noise
+from perfmodel.placement.calibration.paired_rows import features_of
+from perfmodel.placement.calibration.posterior import Weighed
+from perfmodel.placement.calibration.residual_prior import (
+    OF_MACHINE,
+    OWN,
+    PLACEMENT_SHAPES,
+    batch_shapes,
+    placement_features,
+    placement_shapes,
+)
 from perfmodel.placement.calibration.step_cells import SingleStep
 from perfmodel.placement.calibration.step_response import (
-    CORNER,
-    FIXED_S,
-    LEAST_HIDDEN,
-    MOST_LOG,
-    MOST_TAIL,
-    SOFTNESS,
     Field,
+    PlainNumbers,
+    Responded,
+    Response,
 )
 from perfmodel.placement.estimate import StepNumbers
 
-
-class Responded(NamedTuple):
-    """A step under a residual.
-
-    Parameters
-    ----------
-    growth : float
-        Logarithm of the factor by which exposed communication lengthens the step.
-    slopes : list of float
-        Derivatives of the logarithm of the step by the fields.
-    """
-
-    parts: StepNumbers
-    growth: float
-    slopes: list[float]
-
-
-class _Communication(NamedTuple):
-    """Communication under a residual, and the derivatives of its exposed part."""
-
-    communication_s: float = 0.0
-    exposed_s: float = 0.0
-    by_communication: float = 0.0
-    by_tail: float = 0.0
-    by_window: float = 0.0
-
-
-def respond(step: SingleStep, expected: Sequence[float], residual: Sequence[float]) -> Responded:
-    """Return a step under a residual, as :meth:`.Response.linear` and :meth:`.Response.parts`.
-
-    Parameters
-    ----------
-    expected : sequence of float
-        The residual under which it takes as long as predicted, one of each field.
-    """
-    # Fields in their order: names take a third of the time of positions by name.
-    usual_device, usual_host, _, usual_spread, usual_fixed, *_ = expected
-    device, host, feed, spread, fixed, communication, tail, window = _bounded(residual)
-    before = step.parts
-    worked, _ = _worked(step, usual_device, usual_host, usual_spread)
-    scale = before.compute_s / (worked + FIXED_S * math.exp(usual_fixed))
-    worked, device_share = _worked(step, device, host, spread)
-    worked *= scale
-    fixed_s = scale * FIXED_S * math.exp(fixed)
-    busy_s = worked + fixed_s
-    beside = (step.input_s * math.exp(feed) / busy_s) ** CORNER
-    compute_s, busy_share = busy_s * (1 + beside) ** (1 / CORNER), 1 / (1 + beside)
-    found = _Communication()
-    if step.communicates:
-        found = _communication(step, communication, tail, window, compute_s)
-    alone_s = compute_s + before.input_stall_s + before.overhead_s
-    here_s = compute_s * busy_share
-    by_fixed = here_s * fixed_s / busy_s
-    worked = here_s - by_fixed
-    # What computation grows by widens the window as well.
-    step_s = alone_s + found.exposed_s
-    longer = (1 + found.by_window / compute_s) / step_s
-    slopes = [
-        longer * worked * device_share,
-        longer * worked * (1 - device_share),
-        longer * (compute_s - here_s),
-        longer * worked,
-        longer * by_fixed,
-        found.by_communication / step_s,
-        found.by_tail / step_s,
-        found.by_window / step_s,
-    ]
-    parts = StepNumbers(
-        compute_s, found.exposed_s, before.input_stall_s, before.overhead_s, found.communication_s
-    )
-    return Responded(parts, math.log1p(found.exposed_s / alone_s), slopes)
-
-
-def _bounded(residual: Sequence[float]) -> Sequence[float]:
-    if max(residual) <= MOST_LOG and min(residual) >= -MOST_LOG:
-        return residual
-    return [max(-MOST_LOG, min(MOST_LOG, one)) for one in residual]
-
-
-def _worked(step: SingleStep, device: float, host: float, spread: float) -> tuple[float, float]:
-    """Return the time that device or host work, and the share of it that is the device's."""
-    by_device = CORNER * (math.log(step.parts.compute_s) + device)
-    by_host = CORNER * (math.log(step.host_s) + host)
-    longer = max(by_device, by_host) + math.log1p(math.exp(-abs(by_device - by_host)))
-    return math.exp(longer / CORNER + spread), math.exp(by_device - longer)
-
-
-def _communication(
-    step: SingleStep, communication: float, later: float, wider: float, compute_s: float
-) -> _Communication:
-    """Return communication under the residual of itself, of its tail and of the window."""
-    total, exposed = step.parts.communication_s, step.parts.exposed_communication_s
-    window = step.window_share * step.parts.compute_s
-    beyond = _exceeds(total, window)
-    tail = min(max((exposed - beyond) / max(total - beyond, 1e-12), 1e-3), 0.95)
-    law = tail * total + _exceeds((1 - tail) * total, window)
-    anchor = min(max(exposed / law, 0.5), 2.0)
-    hidden = (1 - tail) ** math.exp(min(later, MOST_TAIL))
-    tail = 1 - max(hidden, LEAST_HIDDEN)
-    total *= math.exp(communication)
-    window = step.window_share * compute_s * math.exp(wider)
-    hideable = (1 - tail) * total
-    over, soft = hideable - window, 4 * SOFTNESS**2 * hideable
-    root = max(math.sqrt(over**2 + soft * hideable), 1e-300)
-    by_hideable, by_window = 0.5 * (1 + (over + soft) / root), -0.5 * (1 + over / root)
-    moved = -(1 - tail) * math.log(1 - tail) * (later < MOST_TAIL)
-    return _Communication(
-        communication_s=total,
-        exposed_s=min(anchor * (tail * total + _exceeds(hideable, window)), total),
-        by_communication=anchor * (tail * total + by_hideable * hideable),
-        by_tail=anchor * (1 - by_hideable) * total * moved,
-        by_window=anchor * by_window * window,
-    )
-
-
-def _exceeds(communication_s: float, window_s: float) -> float:
-    over = communication_s - window_s
-    soft = 2 * SOFTNESS * communication_s
-    return 0.5 * (over + math.sqrt(over**2 + soft**2))
-
-
-#: Surroundings of one job that are kept; one takes some twenty kilobytes.
-_KEPT = 64
+#: Surroundings of one job that are kept; each takes a kilobyte for each compared number.
+_KEPT = 32
 #: Stands for a setting that no observed row has.
 _ANOTHER = "another"
+_SETTING = PLACEMENT_SHAPES.index("setting")
 
 
 class CalibratedStep(NamedTuple):
@@ -169,6 +51,27 @@ class CalibratedStep(NamedTuple):
 
     parts: StepNumbers
     log_sd: float
+
+
+class _Surroundings(NamedTuple):
+    """What all steps of one batch on a machine, a fabric and in a setting have in common.
+
+    Parameters
+    ----------
+    mean : ndarray, shape (residuals, fields, 3)
+        What is expected of each field: of any step, and besides of one rank and within one host.
+    moves : ndarray, shape (residuals, fields, shapes x comparisons)
+        The residual less that, for shapes of placements of 1.
+    variance : ndarray, shape (residuals, fields, shapes)
+        Prior variances.
+    compared : ndarray, shape (residuals, fields, shapes x comparisons)
+        Covariances with what is compared.
+    """
+
+    mean: FloatArray
+    moves: FloatArray
+    variance: FloatArray
+    compared: FloatArray
 
 
 class SingleSteps:
@@ -183,32 +86,47 @@ class SingleSteps:
     def __init__(self, job: Sequence[Weighed]) -> None:
         self._shares = [one.share for one in job]
         self._posteriors = posteriors = [one.posterior for one in job]
-        first = posteriors[0]
-        self._cells = first.columns.cells
-        self._words = {n: frozenset(w) for n, (w, _) in first.columns.words.items()}
-        self._settings = {setting for *_, setting in first.columns.placements[0]} | {""}
+        self._seen, rows = posteriors[0].seen, posteriors[0].rows
+        self._words = {name: frozenset(known) for name, (known, _) in self._seen.shared.items()}
+        placements, which = self._seen.shared["placement"]
+        self._there, self._setting = features_of([placements[row] for row in which[rows].tolist()])
+        self._settings = {*self._setting.tolist(), ""}
+        self._ones = np.ones((1, len(rows)))
         self._has_gap = any(one.prior.gap is not None for one in posteriors)
-        self._means, self._noise = first.prior.means, first.prior.noise
-        self._expected = [self._means.get(one.name.lower(), 0.0) for one in Field]
-        self._known: LruCache[tuple[object, ...], Surroundings] = LruCache(_KEPT)
+        self._noise, means = posteriors[0].prior.noise, posteriors[0].prior.means
+        self._means = np.zeros((len(Field), 3))
+        self._means[:, 0] = [means.get(one.name.lower(), 0.0) for one in Field]
+        self._means[Field.SPREAD, 1] = means.get("alone", 0.0)
+        self._means[Field.COMMUNICATION, 2] = means.get("one_host", 0.0)
+        self._known: LruCache[tuple[object, ...], _Surroundings] = LruCache(_KEPT)
 
     def correct(self, step: SingleStep) -> CalibratedStep | None:
         """Return a step as it is believed to be; None where it was observed itself."""
-        if step.identity in self._cells:
+        if step.identity in self._seen.cells:
             return None
-        around, (numbers, features) = self._around(step), _numbers(step)
-        near = np.exp(features.dot(around.exponents))
-        curves, weights = near.take(around.curves), numbers.take(around.numbers)
-        moving = np.concatenate([numbers, near, numbers[-1] * near[: len(near) // 2]])
-        expected, found = self._expected_of(step), []
-        for one in around.residuals:
-            responded = respond(step, expected, one.moves.dot(moving).tolist())
-            terms = np.array(responded.slopes).take(around.fields) * weights
-            log_sd = _log_sd(self._noise, responded, one.left(terms, curves))
-            found.append(CalibratedStep(responded.parts, log_sd))
+        around = self._around(step)
+        here = placement_features(step.ranks, step.hosts, step.largest_share, PlainNumbers)
+        shapes = placement_shapes(here[:, None], self._there, self._ones)
+        residuals = around.moves.dot(shapes.ravel()) + around.mean.dot(here[:3])
+        variances = around.variance[:, :, : len(here) - 1].dot(here[:-1] ** 2)
+        response, found = Response(step, self._means.dot(here[:3]).tolist()), []
+        for at, posterior in enumerate(self._posteriors):
+            responded = response(residuals[at].tolist())
+            slopes = np.array(responded.by_step)
+            shared = (slopes.dot(around.compared[at]).reshape(shapes.shape) * shapes).sum(axis=0)
+            taken = shared.dot(posterior.precision).dot(shared)
+            left = float((slopes * slopes).dot(variances[at]) - taken)
+            found.append(CalibratedStep(responded.parts, self._log_sd(responded, left)))
         return found[0] if len(found) == 1 else _together(self._shares, found)
 
-    def _around(self, step: SingleStep) -> Surroundings:
+    def _log_sd(self, found: Responded, unknown: float) -> float:
+        """Return the standard deviation of a step from the variance left of its residual."""
+        noise, parts = self._noise, found.parts
+        exposed_share = parts.exposed_communication_s / parts.step_time_s
+        cell = noise.compute**2 + noise.sync**2 + (noise.sync_share * exposed_share) ** 2
+        return noise.inflation * math.sqrt(max(unknown + cell, 0.0) + noise.repeat**2)
+
+    def _around(self, step: SingleStep) -> _Surroundings:
         words = self._words
         # Machines and fabrics on which nothing was observed are all alike.
         key = (
@@ -220,20 +138,52 @@ class SingleSteps:
         )
         known = self._known.get(key)
         if known is None:
-            _, job, machine, fabric, setting = key
-            around = step._replace(job=job, machine=machine, fabric=fabric, setting=setting)
-            known = Surroundings.of(self._posteriors, around)
+            known = self._surroundings(*key)
             self._known.put(key, known)
         return known
 
-    def _expected_of(self, step: SingleStep) -> list[float]:
-        """Return the residual under which the step takes as long as predicted."""
-        expected = list(self._expected)
-        if step.ranks == 1:
-            expected[Field.SPREAD] += self._means.get("alone", 0.0)
-        if step.hosts == 1:
-            expected[Field.COMMUNICATION] += self._means.get("one_host", 0.0)
-        return expected
+    def _surroundings(
+        self, batch_size: float, job: str, machine: str, fabric: str, setting: str
+    ) -> _Surroundings:
+        rows, here = self._posteriors[0].rows, np.array([batch_size])
+        known, which = self._seen.shared["batch"]
+        batches = batch_shapes(here, np.array(known)[which[rows]])
+        itself = batch_shapes(here, here)[:, 0]
+        same_setting = (self._setting == setting) & (setting != "")
+        same = {
+            name: self._same(name, word)
+            for name, word in (("job", job), ("machine", machine), ("fabric", fabric))
+        }
+        places = [same["machine" if field in OF_MACHINE else "fabric"] for field in Field]
+        scopes = np.stack([[self._ones[0], at, same["job"], same["job"] * at] for at in places])
+        # A row whose step is compared in two parts moves others once.
+        times = np.bincount(rows)[rows]
+        found = []
+        for one in self._posteriors:
+            # A captured step is no guess.
+            variances = one.prior.variances[0]
+            weights = np.einsum("fsbp,fsj,bj->fpj", variances, scopes, batches, optimize=True)
+            weights[:, _SETTING] *= same_setting
+            variance = np.einsum("fsbp,b->fp", variances, itself)
+            variance[:, _SETTING] *= setting != ""
+            wider = one.wider[:, rows] * scopes[:, OWN]
+            weights[:, 0] += wider
+            # Curves, and the setting, are 1 of a step with itself.
+            variance[:, 0] += wider.max(axis=1) + variance[:, -3:].sum(axis=1)
+            mean = self._means.copy()
+            for field, longer in (one.prior.gap.on(machine) if one.prior.gap else {}).items():
+                mean[field, 0] += longer
+            moves = weights * (one.coefficients[:, rows] / times)[:, None]
+            compared = weights * one.slopes[:, None]
+            flat = len(Field), -1
+            found.append((mean, moves.reshape(flat), variance, compared.reshape(flat)))
+        return _Surroundings(*(np.array(each) for each in zip(*found, strict=True)))
+
+    def _same(self, name: str, word: str) -> FloatArray:
+        """Return 1 for each comparison of a row that has a word, else 0."""
+        known, which = self._seen.shared[name]
+        code = known.index(word) if word in known else -1
+        return np.asarray(which[self._posteriors[0].rows] == code, dtype=np.float64)
 
 
 def _together(shares: Sequence[float], found: Sequence[CalibratedStep]) -> CalibratedStep:
@@ -252,21 +202,3 @@ def _together(shares: Sequence[float], found: Sequence[CalibratedStep]) -> Calib
         for column in columns
     ]
     return CalibratedStep(StepNumbers(*parts), math.sqrt(variance))
-
-
-def _log_sd(noise: Noise, found: Responded, unknown: float) -> float:
-    """Return the standard deviation of a step from the variance that is left of its residual."""
-    exposed_share = 1 - math.exp(-found.growth)
-    cell = noise.compute**2 + noise.sync**2 + (noise.sync_share * exposed_share) ** 2
-    return noise.inflation * math.sqrt(max(unknown + cell, 0.0) + noise.repeat**2)
-
-
-def _numbers(step: SingleStep) -> tuple[FloatArray, FloatArray]:
-    """Return what of a placement shapes are made of: numbers, and features of the curves."""
-    ranks, share = math.log(step.ranks), math.log(step.largest_share)
-    hosts, spread = math.log(step.hosts), 2.0 / step.hosts
-    alone, one_host = float(step.ranks == 1), float(step.hosts == 1)
-    numbers = (1.0, alone, one_host, share, hosts, ranks)
-    features = (1.0, spread, spread**2, share, share**2, ranks, ranks**2)
-    both = np.array(numbers + features)
-    return both[: len(numbers)], both[len(numbers) :]

@@ -37,15 +37,13 @@ class UnobservedScript:
         What bare steps are uncertain in comes on top only where it concerns other things than the
         device and the host, whose spread was learned with the errors of the predictor in it.
         """
-        residual = self.prior.mean(cells)
-        response = Response.of(cells, self.prior.neutral(cells))
-        at, by_channel = response.linear(residual)
-        slopes, noise = by_channel.sum(axis=1), self.prior.noise
+        found = Response(cells, self.prior.neutral(cells))(self.prior.mean(cells))
+        slopes, noise = np.array(found.by_step), self.prior.noise
         spread = self.gap.variance(self.prior.variance(cells))
-        peculiar = noise.variances(1 - np.exp(-at[1])).sum(axis=0)
+        peculiar = noise.variances(1 - np.exp(-found.channels[1])).sum(axis=0)
         variance = np.sum(slopes**2 * spread, axis=0) + peculiar + noise.repeat**2
         return CalibratedSteps(
-            parts=response.parts(residual),
+            parts=found.parts,
             log_sd=np.sqrt(variance),
             learned=np.zeros(len(cells)),
             seen=np.zeros(len(cells), dtype=np.bool_),

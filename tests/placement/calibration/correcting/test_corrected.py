@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Callable
+
 import calibration_world as world
 import numpy as np
 import pytest
@@ -12,10 +16,10 @@ from perfmodel.placement.calibration.correcting.corrected import (
     correct,
     correct_weighed,
 )
-from perfmodel.placement.calibration.correcting.paired_rows import ObservedColumns, PairedRows
 from perfmodel.placement.calibration.observed_steps import Comparisons, same_cells
-from perfmodel.placement.calibration.residual_prior import fitted_prior
-from perfmodel.placement.calibration.residual_terms import SHAPES
+from perfmodel.placement.calibration.paired_rows import ObservedColumns, PairedRows
+from perfmodel.placement.calibration.posterior import Posterior
+from perfmodel.placement.calibration.residual_prior import ResidualPrior, Term, fitted_prior
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field, Response
 
@@ -31,41 +35,115 @@ def calibrated(seed: int, rows: int = 12) -> tuple[Calibration, StepCells]:
     return calibration, StepCells.join([asked, seen])
 
 
-def dense(of: Calibration, cells: StepCells) -> tuple[np.ndarray, np.ndarray]:
+#: What a term is, by its scope and by its shape, of two steps.
+SCOPES = {
+    "all": lambda a, b, place: True,
+    "place": lambda a, b, place: a[place] == b[place],
+    "job": lambda a, b, place: a["job"] == b["job"],
+    "own": lambda a, b, place: a["job"] == b["job"] and a[place] == b[place],
+}
+
+
+def near(a: float, b: float, length: float) -> float:
+    return math.exp(-((a - b) ** 2) / (2 * length**2))
+
+
+def batch_curve(a: dict, b: dict) -> float:
+    return near(math.log(a["batch_size"]), math.log(b["batch_size"]), 1.0)
+
+
+def product(name: str) -> Callable[[dict, dict], float]:
+    return lambda a, b: math.log(a[name]) * math.log(b[name])
+
+
+def hosts(a: dict, b: dict) -> float:
+    return near(2 / a["hosts"], 2 / b["hosts"], 0.5)
+
+
+def placement(a: dict, b: dict) -> float:
+    logs = [near(math.log(a[n]), math.log(b[n]), 0.7) for n in ("largest_share", "ranks")]
+    return math.prod(logs) * near(2 / a["hosts"], 2 / b["hosts"], 0.7)
+
+
+SHAPES: dict[str, Callable[[dict, dict], float]] = {
+    "level": lambda a, b: 1.0,
+    "batch_slope": lambda a, b: math.log(a["batch_size"] / 64) * math.log(b["batch_size"] / 64),
+    "batch_curve": batch_curve,
+    "batch": lambda a, b: a["batch_size"] == b["batch_size"],
+    "alone": lambda a, b: a["ranks"] == b["ranks"] == 1,
+    "one_host": lambda a, b: a["hosts"] == b["hosts"] == 1,
+    "share_slope": product("largest_share"),
+    "host_slope": product("hosts"),
+    "share_slope_of_batch": lambda a, b: product("largest_share")(a, b) * batch_curve(a, b),
+    "hosts": hosts,
+    "rank_slope": lambda a, b: product("ranks")(a, b) * hosts(a, b),
+    "placement": placement,
+    "setting": lambda a, b: a["setting"] == b["setting"] != "",
+    "placement_of_batch": lambda a, b: placement(a, b) * batch_curve(a, b),
+}
+COLUMNS = (
+    "job", "machine", "fabric", "setting", "guessed", "batch_size", "ranks", "hosts",
+    "largest_share",
+)  # fmt: skip
+
+
+def covariance(prior: ResidualPrior, cells: StepCells, seen: StepCells) -> np.ndarray:
+    """Return the sum over terms, pair by pair."""
+    a, b = (
+        [{name: getattr(one, name)[row].item() for name in COLUMNS} for row in range(len(one))]
+        for one in (cells, seen)
+    )
+    total = np.zeros((len(Field), len(a), len(b)))
+    for name, sd in prior.sds.items():
+        field, shape, scope = name.split(".")
+        place = "machine" if Field[field.upper()] <= Field.FIXED else "fabric"
+        common, alike = SCOPES[scope.removeprefix("guess_")], SHAPES[shape]
+        for (i, one), (j, other) in itertools.product(enumerate(a), enumerate(b)):
+            guess = not scope.startswith("guess_") or (one["guessed"] and other["guessed"])
+            if guess and common(one, other, place):
+                total[Field[field.upper()], i, j] += sd**2 * alike(one, other)
+    return total
+
+
+def widened(of: Posterior, cells: StepCells, seen: StepCells) -> np.ndarray:
+    """Return by how much covariances are wider than expected."""
+    same = cells.job[:, None] == seen.job
+    machine, fabric = (
+        getattr(cells, n)[:, None] == getattr(seen, n) for n in ("machine", "fabric")
+    )
+    places = [machine if one <= Field.FIXED else fabric for one in Field]
+    return np.stack([same * at * of.wider[one] for one, at in zip(Field, places, strict=True)])
+
+
+def dense(calibration: Calibration, cells: StepCells) -> tuple[np.ndarray, np.ndarray]:
     """Return step times and standard deviations, row by row of the equations."""
-    prior, observed = of.prior, of.observed
-    noise, seen = prior.noise, observed.cells
-    compared = Comparisons.of(observed, noise)
-    between = of.widths.widen(prior.covariance(cells, seen), cells, seen, prior)
+    of, observed = calibration.posterior, calibration.observed
+    prior, seen = of.prior, observed.cells
+    noise, compared = prior.noise, Comparisons.of(observed, prior.noise)
+    wide = widened(of, cells, seen)
+    between = covariance(prior, cells, seen) + wide
     residual = prior.mean(cells) + np.einsum("fij,fj->fi", between, of.coefficients)
-    response = Response.of(cells, prior.neutral(cells))
-    at, by_channel = response.linear(residual)
-    slopes = by_channel.sum(axis=1)
-    inside = of.widths.widen(prior.covariance(seen, seen), seen, seen, prior)
-    there = Response.of(seen, prior.mean(seen))
-    channels, by = there.linear(of.residual(seen))
-    h, rows = compared.of_channels(by), compared.rows
+    found = Response(cells, prior.neutral(cells))(residual)
+    slopes = found.by_channel.sum(axis=1)
+    inside = covariance(prior, seen, seen) + widened(of, seen, seen)
+    moved = np.einsum("fij,fj->fi", inside, of.coefficients)
+    there = Response(seen, prior.neutral(seen))(prior.mean(seen) + moved)
+    h, rows = compared.of_channels(there.by_channel), compared.rows
     errors = compared.errors(of.trust)
     spread = np.einsum("fc,fcd,fd->cd", h, inside[:, rows[:, None], rows], h) + errors
     same = same_cells(cells, seen)[:, rows]
     own = same[None] * compared.own(of.trust)[:, None]
     shared = np.einsum("fi,fic,fc->ic", slopes, between[:, :, rows], h) + own.sum(axis=0)
-    wide = of.widths.wider(seen, prior)
-    unknown = prior.variance(cells)
-    if wide is not None:
-        alike = cells.job[:, None] == seen.job
-        for one in Field:
-            places = "machine" if one <= Field.FIXED else "fabric"
-            there_too = getattr(cells, places)[:, None] == getattr(seen, places)
-            unknown[one] += (alike * there_too * wide[one]).max(axis=1)
-    usual = noise.variances(1 - np.exp(-at[1])).sum(axis=0)
+    unknown = np.stack([np.diag(one) for one in covariance(prior, cells, cells)]) + wide.max(axis=2)
+    exposed_share = 1 - np.exp(-found.channels[1])
     before = np.sum(slopes**2 * unknown, axis=0)
+    usual = noise.variances(exposed_share).sum(axis=0)
     before += np.where(same.any(axis=1), own.sum(axis=(0, 2)), usual)
     taken = np.einsum("ic,cd,id->i", shared, np.linalg.inv(spread), shared)
-    weights = np.linalg.solve(errors, compared.values - compared.of_channels(channels))
+    weights = np.linalg.solve(errors, compared.values - compared.of_channels(there.channels))
     # In the step alone, and in how communication lengthens it.
     alone, growth = own @ weights
-    parts = response.parts(residual)
+    parts = found.parts
     bare_s = parts.step_time_s - parts.exposed_communication_s
     longer = np.where(
         parts.communication_s > 0,
@@ -87,7 +165,7 @@ def test_columns_say_what_the_equations_say(seed: int) -> None:
 
 
 def test_some_of_these_jobs_lie_farther_off_than_expected() -> None:
-    assert {bool(calibrated(seed)[0].widths.by_group) for seed in range(12)} == {True, False}
+    assert {bool(calibrated(seed)[0].posterior.wider.any()) for seed in range(12)} == {True, False}
 
 
 @pytest.mark.parametrize("guessed", [False, True])
@@ -96,15 +174,22 @@ def test_pairs_vary_together_as_rows_do(guessed: bool) -> None:
     one, other = (world.random_cells(random, 6, JOBS[1], guessed) for _ in range(2))
     cells = world.random_cells(random, 9, JOBS[1], guessed)
     which = np.array([0, 0, 1, 1, 1, 0, 1, 0, 1])
-    pairs = PairedRows.of(cells, which, [ObservedColumns.of(one), ObservedColumns.of(other)])
-    expected = [prior.covariance(cells, known) for known in (one, other)]
+    pairs = PairedRows.of(cells, [ObservedColumns.of(one), ObservedColumns.of(other)], which)
+    found = pairs.covariance(prior)
+    by_term = sum(
+        sd**2 * np.eye(len(Field))[term.field][:, None, None] * pairs.term(term)
+        for term, sd in ((Term.parse(name), sd) for name, sd in prior.sds.items())
+    )
+    expected = [covariance(prior, cells, known) for known in (one, other)]
     for row, code in enumerate(which.tolist()):
-        assert pairs.covariance(prior)[:, row] == pytest.approx(expected[code][:, row], rel=1e-12)
+        assert found[:, row] == pytest.approx(expected[code][:, row], rel=1e-12)
+        assert by_term[:, row] == pytest.approx(expected[code][:, row], rel=1e-12)
+    itself = [np.diag(each) for each in covariance(prior, cells, cells)]
+    assert prior.variance(cells) == pytest.approx(np.stack(itself), rel=1e-12)
 
 
 def test_every_shape_has_a_term_that_is_tried() -> None:
-    tried = {term.shape for term, _ in fitted_prior().variances}
-    assert tried == SHAPES.keys()
+    assert {name.split(".")[1] for name in fitted_prior().sds} == SHAPES.keys()
 
 
 def test_many_jobs_are_corrected_as_each_alone() -> None:

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from perfmodel.placement.calibration.calibration import calibrate
-from perfmodel.placement.calibration.correcting.single_step import respond
-from perfmodel.placement.calibration.correcting.surroundings import Surroundings
+from perfmodel.placement.calibration.correcting.single_step import SingleSteps
 from perfmodel.placement.calibration.step_cells import SingleStep, StepCells
 from perfmodel.placement.calibration.step_response import Field, Response
 
@@ -50,8 +49,10 @@ def test_machines_and_fabrics_that_were_not_observed_are_alike(
     seen = world.measured(world.cells(), device=0.5, communication=1.0)
     steps = calibrate(seen).single_steps
     made = []
-    of = Surroundings.of
-    monkeypatch.setattr(Surroundings, "of", lambda *given: made.append(given) or of(*given))
+    of = SingleSteps._surroundings
+    monkeypatch.setattr(
+        SingleSteps, "_surroundings", lambda *given: made.append(given) or of(*given)
+    )
     at = single(world.cells(((8, 4, 2),), (32,)), 0)
     for place in ("elsewhere", "farther", "cluster"):
         assert steps.correct(at._replace(machine=place, fabric=place))
@@ -65,11 +66,9 @@ def test_a_single_step_responds_as_columns_do(size: float) -> None:
     cells = world.random_cells(random, 30)
     expected = random.normal(0.0, 0.3, (len(Field), 30))
     residual = expected + random.normal(0.0, size, expected.shape)
-    response = Response.of(cells, expected)
-    parts, (channels, slopes) = response.parts(residual), response.linear(residual)
+    columns = Response(cells, expected)(residual)
     for row in range(30):
-        found = respond(single(cells, row), expected[:, row].tolist(), residual[:, row].tolist())
-        assert tuple(found.parts) == pytest.approx(tuple(parts.at(row)), rel=1e-9)
-        assert found.growth == pytest.approx(channels[1, row], rel=1e-12)
-        whole = slopes[:, :, row].sum(axis=1)
-        assert found.slopes == pytest.approx(whole, rel=1e-9, abs=1e-12)
+        found = Response(single(cells, row), expected[:, row])(residual[:, row].tolist())
+        assert tuple(found.parts) == pytest.approx(tuple(columns.parts.at(row)), rel=1e-9)
+        slopes = [one[row] for one in columns.by_step]
+        assert found.by_step == pytest.approx(slopes, rel=1e-9, abs=1e-12)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calibration_world as world
 import numpy as np
 import pytest
 
@@ -28,15 +29,15 @@ def alone(compute_s: float, machine: str, *, input_s: float = 0.0) -> StepCells:
 
 
 def observed(cells: StepCells, step_time_s: float, prior: ResidualPrior) -> Calibration:
-    return calibrate(ObservedSteps.of_one(cells, step_time_s, None), prior)
+    return calibrate(world.seen(cells, step_time_s), prior)
 
 
 def test_a_step_that_device_or_host_may_slow_is_answered_between_both() -> None:
     # Four times as long as predicted where device and host are predicted to take equally long.
     found = observed(alone(1.0, "slow"), 4.0, EITHER)
-    assert len(found.others) == 1
+    assert len(found.weighed) == 2
     fast = alone(0.1, "fast")
-    each = [correct([one.posterior], fast) for one in (found, *found.others)]
+    each = [correct([one.posterior], fast) for one in found.weighed]
     device_s, host_s = sorted(float(one.parts.step_time_s[0]) for one in each)
     answered = found.apply(fast)
     assert device_s < float(answered.parts.step_time_s[0]) < host_s
@@ -55,12 +56,12 @@ def test_another_observation_tells_which_it_is() -> None:
     # On a device ten times as fast the step is as short as the device: it was not the host.
     both = ObservedSteps.join(
         [
-            ObservedSteps.of_one(alone(1.0, "slow"), 4.0, None),
-            ObservedSteps.of_one(alone(0.1, "fast"), 0.4, None),
+            world.seen(alone(1.0, "slow"), 4.0),
+            world.seen(alone(0.1, "fast"), 0.4),
         ]
     )
     found = calibrate(both, EITHER)
-    assert found.share > 0.9
+    assert found.weighed[0].share > 0.9
 
 
 def test_a_script_that_its_input_holds_up_is_held_up_everywhere() -> None:
@@ -78,7 +79,7 @@ def test_a_script_that_its_input_holds_up_is_held_up_everywhere() -> None:
 def test_steps_of_one_residual_are_as_they_are_alone() -> None:
     several = observed(alone(1.0, "slow"), 4.0, EITHER)
     one = observed(alone(1.0, "slow"), 1.1, EITHER)
-    assert several.others and not one.others
+    assert len(several.weighed) == 2 and len(one.weighed) == 1
     cells = StepCells.join([alone(0.1, "fast"), alone(0.3, "other"), alone(0.1, "fast")])
     found = correct_weighed([several.weighed, one.weighed], cells, np.array([0, 1, 1]))
     for rows, calibration in (([0], several), ([1, 2], one)):

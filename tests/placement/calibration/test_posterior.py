@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from perfmodel.placement.calibration.calibration import calibrate
-from perfmodel.placement.calibration.most_probable import Widths, _misfit
 from perfmodel.placement.calibration.observed_steps import Comparisons, ObservedSteps
+from perfmodel.placement.calibration.posterior import _misfit
 from perfmodel.placement.calibration.residual_prior import Noise, ResidualPrior
 from perfmodel.placement.calibration.step_response import Field
 
@@ -67,16 +67,15 @@ def test_one_job_on_one_machine_leaves_nothing_to_be_told_apart():
     assert one.parts.step_time_s.tobytes() == other.parts.step_time_s.tobytes()
 
 
-def test_widths_grow_variance_and_covariance_alike():
-    at = world.cells(ONE, job="c", cluster="c")
-    prior, widths = levels(1.0), Widths({(Field.DEVICE, "c", "c"): 3.0})
-    wide = widths.widen(prior.covariance(at, at), at, at, prior)[Field.DEVICE]
-    wider = widths.wider(at, prior)
-    assert wider is not None
-    variance = (prior.variance(at) + wider)[Field.DEVICE]
-    # Two levels of 0.3 as they were, the third three times as wide.
-    assert np.diag(wide) == pytest.approx(variance)
-    assert variance == pytest.approx(np.full(len(at), 2 * 0.3**2 + 0.9**2))
+def test_the_odd_job_varies_more_on_its_machine_alone():
+    best = calibrate(table(np.log(20)), levels(1.0)).posterior
+    jobs, machines = (
+        np.array(known)[rows] for known, rows in (best.seen.shared[n] for n in ("job", "machine"))
+    )
+    odd = (jobs == "c") & (machines == "c")
+    assert best.wider[Field.DEVICE, odd].min() > 10 * 0.3**2
+    assert best.wider[Field.DEVICE, ~odd].max() < 0.3**2
+    assert not best.wider[Field.HOST].any()
 
 
 def test_what_is_misplaced_leaves_the_whole_step_as_sure_as_before():
