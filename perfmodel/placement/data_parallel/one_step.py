@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple, Self
 
 from perfmodel.placement.collectives.collective_constants import Collective
-from perfmodel.placement.collectives.collective_forms import fastest_s, form_curves
+from perfmodel.placement.collectives.collectives import fastest_s, form_curves
 from perfmodel.placement.data_parallel.data_parallel_constants import fitted_constants
 from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets
 from perfmodel.placement.estimate import StepNumbers

@@ -5,8 +5,12 @@ import numpy as np
 import pytest
 
 from perfmodel.placement.collectives.collective_constants import Collective, CollectiveConstants
-from perfmodel.placement.collectives.collective_forms import Cost, form_costs, link_rates
-from perfmodel.placement.collectives.collectives import collective_time_s
+from perfmodel.placement.collectives.collectives import (
+    Cost,
+    collective_time_s,
+    form_costs,
+    link_rates,
+)
 from perfmodel.placement.fabric.groups import CommGroups, FloatArray
 from perfmodel.placement.topology.links import LinkClass
 

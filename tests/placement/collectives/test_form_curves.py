@@ -4,8 +4,12 @@ import pytest
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.placement.collectives.collective_constants import Collective
-from perfmodel.placement.collectives.collective_forms import FormCurve, fastest_s, form_curves
-from perfmodel.placement.collectives.collectives import collective_time_s
+from perfmodel.placement.collectives.collectives import (
+    FormCurve,
+    collective_time_s,
+    fastest_s,
+    form_curves,
+)
 from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.fabric.world_group import WorldGroup, WorldLinks
 from perfmodel.placement.topology.links import LinkClass
