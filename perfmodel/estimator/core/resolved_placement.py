@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, InvalidPlacementError
 from perfmodel.graph.job import job_content
-from perfmodel.placement.data_parallel.one_step import GroupCosts
 from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.sharing.mig import (
     AcceleratorPart,
@@ -139,11 +137,6 @@ class ResolvedPlacement:
     def fullest_host(self) -> int:
         """Accelerators of the host that has most of them."""
         return max(hosts.count for hosts in self.fabric.hosts)
-
-    @cached_property
-    def world_costs(self) -> GroupCosts:
-        """What sharing gradients over all accelerators costs, whichever the job."""
-        return GroupCosts.of(self.fabric.world_group)
 
 
 def resolve_placement(
