@@ -108,6 +108,10 @@ class AcceleratorSpec:
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     notes: str = ""
 
+    def __hash__(self) -> int:
+        # Rates and sources are mappings, which have none; hardly two devices share a name.
+        return hash(self.name)
+
     def flops_per_s(self, precision: Precision, engine: Engine = Engine.MATRIX) -> float:
         """Return the peak rate at which work of a precision can run.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -16,10 +16,9 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fabric.host_link import (
     link_of,
-    network_reach_bytes_per_s,
+    slot_bytes_per_s,
     with_latency,
 )
-from perfmodel.placement.fabric.hosts import Hosts
 from perfmodel.placement.topology.links import Link, LinkClass
 from perfmodel.placement.topology.networks import default_network, network_class
 from perfmodel.placement.topology.topology import Network
@@ -75,27 +74,17 @@ class WorldGroup(NamedTuple):
         )
 
 
-def world_group(hosts: Sequence[Hosts], network: Network | None) -> WorldGroup:
-    """Return what :meth:`.fabric.Fabric.slowest_group` says of the world.
+@lru_cache(maxsize=8_192)
+def world_links(shapes: tuple[tuple[Link, int, float], ...], network: Network | None) -> WorldLinks:
+    """Return what joins all ranks of some hosts: what :meth:`.fabric.Fabric.slowest_group` says.
 
     Parameters
     ----------
-    hosts : sequence of Hosts
-        Those that are joined by their accelerators' own link count as one.
+    shapes : tuple of (Link, int, float)
+        Of each host what joins its ranks, how many these are, and the rate of their slots.
     network : Network or None
         Between them; None for one host.
     """
-    shapes = [(one.link, one.count, network_reach_bytes_per_s(one.accelerator)) for one in hosts]
-    return WorldGroup(
-        float(sum([one.count * one.repeat for one in hosts])),
-        float(sum([one.repeat for one in hosts])),
-        _links(tuple(shapes), network),
-    )
-
-
-@lru_cache(maxsize=8_192)
-def _links(shapes: tuple[tuple[Link, int, float], ...], network: Network | None) -> WorldLinks:
-    """Return the links of hosts by what joins their ranks, how many these are, and their slots."""
     largest = max(count for _, count, _ in shapes)
     talking = [link for link, count, _ in shapes if count > 1] or [link for link, _, _ in shapes]
     # As if every host had as many ranks as the fullest: the steady form of replicas.
@@ -198,7 +187,7 @@ def _between(
 ) -> dict[str, npt.NDArray[Any]]:
     """Return what joins the hosts of each group; groups on one host need nothing."""
     is_spread = hosts > 1
-    reach = min(network.adapter_bytes_per_s, network_reach_bytes_per_s(spec))
+    reach = min(network.adapter_bytes_per_s, slot_bytes_per_s(spec))
     shared = network.shared_bytes_per_s
     return {
         "inter_class": np.where(is_spread, int(network_class(network)), int(LinkClass.NONE)),
