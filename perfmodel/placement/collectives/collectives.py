@@ -58,7 +58,7 @@ import numpy.typing as npt
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.collectives.collective_constants import Collective, CollectiveConstants
 from perfmodel.placement.fabric.groups import CommGroups
-from perfmodel.placement.fabric.world_group import WorldGroup, WorldLinks
+from perfmodel.placement.fabric.world_group import WorldGroup, WorldLinks, world_columns
 from perfmodel.placement.topology.links import LinkClass
 
 __all__ = ["Collective", "CollectiveConstants", "collective_time_s"]
@@ -299,7 +299,7 @@ def form_curves(collective: Collective, group: WorldGroup) -> tuple[FormCurve, .
 def _of_two(collective: Collective, links: WorldLinks) -> LinkRates[float]:
     """Return what the columns say of links; two ranks and hosts stand for any number."""
     rates = link_rates(
-        collective, WorldGroup(2.0, 2.0, links).columns(), CollectiveConstants.fitted()
+        collective, world_columns([WorldGroup(2.0, 2.0, links)]), CollectiveConstants.fitted()
     )
     numbers = [np.asarray(column).item() for column in rates[:-2]]
     return LinkRates._make((*numbers, max, math.log2))

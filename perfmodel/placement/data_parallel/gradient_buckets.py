@@ -223,7 +223,6 @@ def fullest_host(groups: CommGroups) -> CommGroups:
         groups,
         ranks=groups.largest_share,
         hosts=ones,
-        smallest_share=groups.largest_share,
         inter_class=np.full(ones.shape, int(LinkClass.NONE)),
         inter_bytes_per_s=np.full(ones.shape, np.inf),
         inter_latency_s=np.zeros(ones.shape),

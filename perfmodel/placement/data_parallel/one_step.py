@@ -16,7 +16,7 @@ from perfmodel.placement.collectives.collectives import Collective, fastest_s, f
 from perfmodel.placement.data_parallel.data_parallel_constants import fitted_constants
 from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets
 from perfmodel.placement.estimate import StepNumbers
-from perfmodel.placement.fabric.world_group import WorldGroup, WorldLinks
+from perfmodel.placement.fabric.world_group import WorldGroup, WorldLinks, world_columns
 
 
 class StreamNumbers(NamedTuple):
@@ -147,7 +147,7 @@ def _on_one_host_s(
 def _of_links(links: WorldLinks) -> tuple[float, float, WorldGroup]:
     """Return how many times slower each level is inside a step, and the fullest host."""
     known, two = fitted_constants(), WorldGroup(2.0, 2.0, links)
-    columns = two.columns()
+    columns = world_columns([two])
     inside, between = known.slowdown_inside(columns), known.slowdown_between(columns)
     return float(inside[0]), float(between[0]), two.fullest_host
 

@@ -27,7 +27,7 @@ from perfmodel.placement.fabric.rank_groups import (
     stride_and_size,
     strided_groups,
 )
-from perfmodel.placement.fabric.world_group import WorldGroup, world_links
+from perfmodel.placement.fabric.world_group import WorldGroup, world_columns, world_links
 from perfmodel.placement.topology.placement_checks import check_placement, resolved_plan
 from perfmodel.placement.topology.topology import Network, Placement, Plan
 
@@ -147,9 +147,7 @@ class Fabric:
     @cached_property
     def world(self) -> CommGroups:
         """The same as columns of one row: equal to the slowest group of the world."""
-        group = self.world_group
-        spread = group.hosts > 1
-        return group.columns(float(min(one.count for one in self.hosts)) if spread else None)
+        return world_columns([self.world_group])
 
     @property
     def accelerators(self) -> tuple[AcceleratorSpec, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -58,20 +58,13 @@ class WorldGroup(NamedTuple):
         )
         return WorldGroup(links.largest_share, 1.0, alone)
 
-    def columns(self, smallest_share: float | None = None) -> CommGroups:
-        """Return the group as columns of one row.
 
-        Parameters
-        ----------
-        smallest_share : float or None
-            Ranks on the emptiest host; None: as many as on the fullest.
-        """
-        links = self.links
-        least = links.largest_share if smallest_share is None else smallest_share
-        numbers = {"ranks": self.ranks, "hosts": self.hosts, "smallest_share": least}
-        return CommGroups(
-            **{name: np.array([value]) for name, value in (numbers | links._asdict()).items()}
-        )
+def world_columns(groups: Iterable[WorldGroup]) -> CommGroups:
+    """Return groups of all ranks as columns, one row each: equal to the slowest of their worlds."""
+    names = ("ranks", "hosts", *WorldLinks._fields)
+    rows = [(group.ranks, group.hosts, *group.links) for group in groups]
+    columns = zip(names, zip(*rows, strict=True), strict=True)
+    return CommGroups(**{name: np.array(column) for name, column in columns})
 
 
 @lru_cache(maxsize=8_192)
@@ -151,8 +144,8 @@ def scaling_groups(
     --------
     >>> from perfmodel.devices.catalog import Catalog
     >>> groups = scaling_groups(Catalog.default().get("H100"), [1, 8, 12], 8)
-    >>> groups.hosts.tolist(), groups.smallest_share.tolist()
-    ([1.0, 1.0, 2.0], [1.0, 8.0, 4.0])
+    >>> groups.hosts.tolist(), groups.largest_share.tolist()
+    ([1.0, 1.0, 2.0], [1.0, 8.0, 8.0])
     """
     ranks = _counted(counts, per_host)
     own = with_latency(link_of(spec, link), latencies)
@@ -164,7 +157,6 @@ def scaling_groups(
         ranks=ranks,
         hosts=hosts,
         largest_share=largest,
-        smallest_share=ranks - (hosts - 1) * largest,
         intra_class=np.full(ranks.shape, int(own.link_class)),
         intra_bytes_per_s=own.bandwidth(largest, steady=True),
         intra_latency_s=np.full(ranks.shape, own.latency_s),

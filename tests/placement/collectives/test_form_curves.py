@@ -11,7 +11,7 @@ from perfmodel.placement.collectives.collectives import (
     form_curves,
 )
 from perfmodel.placement.fabric.fabric import Fabric
-from perfmodel.placement.fabric.world_group import WorldGroup, WorldLinks
+from perfmodel.placement.fabric.world_group import WorldGroup, WorldLinks, world_columns
 from perfmodel.placement.topology.links import LinkClass
 from perfmodel.placement.topology.networks import named_network
 from perfmodel.placement.topology.topology import Network, Node, Placement
@@ -57,7 +57,7 @@ def test_curves_are_the_columns_in_plain_numbers_on_every_accelerator() -> None:
     groups = {_on(name, *case) for name in Catalog.default().names() for case in cases}
     for asked in (*GROUPS, *groups):
         for collective in SHARING:
-            times = collective_time_s(collective, SIZES, asked.columns())
+            times = collective_time_s(collective, SIZES, world_columns([asked]))
             found = fastest_s(form_curves(collective, asked), SIZES)
             assert found == pytest.approx(times.tolist(), rel=1e-14), (collective, asked)
 
