@@ -78,7 +78,8 @@ class StepParts(Columns):
     def take(self, rows: Any) -> Self:
         """Return the parts of some steps, by whatever indexes an array of their shape."""
         shape = np.shape(self.step_time_s)
-        return self.each(lambda part: np.broadcast_to(part, shape)[rows])
+        parts = {one.name: getattr(self, one.name) for one in fields(self)}
+        return type(self)(**{n: np.broadcast_to(part, shape)[rows] for n, part in parts.items()})
 
     def at(self, index: Any) -> StepNumbers:
         """Return the parts of one step as plain numbers."""

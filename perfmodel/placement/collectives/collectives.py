@@ -232,7 +232,7 @@ def collective_time_s(
     size, one = np.asarray(size_bytes, dtype=np.float64), known.operations[collective]
     links = link_rates(collective, groups, known)
     fill = np.maximum(links.intra_fill, links.inter_fill)
-    best: FloatArray | None = None
+    best: FloatArray = np.array(np.inf)
     for latency, s_per_byte, possible in form_costs(collective, links, known):
         # Columns of groups are narrow, sizes wide: what can be is multiplied before they meet.
         transfer = size * s_per_byte
@@ -243,7 +243,7 @@ def collective_time_s(
             time_s -= unpaid / np.maximum(transfer + width * latency, _SHORTEST_S)
         if possible is not True:
             time_s = np.where(possible, time_s, np.inf)
-        best = time_s if best is None else np.minimum(best, time_s)
+        best = np.minimum(best, time_s)
     return np.where((groups.ranks > 1) & (size > 0), best, 0.0)
 
 

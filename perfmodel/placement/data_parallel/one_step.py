@@ -146,9 +146,8 @@ def _on_one_host_s(
 @lru_cache(maxsize=4_096)
 def _of_links(links: WorldLinks) -> tuple[float, float, WorldGroup]:
     """Return how many times slower each level is inside a step, and the fullest host."""
-    known, two = fitted_constants(), WorldGroup(2.0, 2.0, links)
-    columns = world_columns([two])
-    inside, between = known.slowdown_inside(columns), known.slowdown_between(columns)
+    two = WorldGroup(2.0, 2.0, links)
+    inside, between = fitted_constants().slowdowns(world_columns([two]))
     return float(inside[0]), float(between[0]), two.fullest_host
 
 

@@ -39,6 +39,10 @@ class Hosts:
     link: Link
 
 
+#: What cards take that no bridge joins.
+_BY_SLOT = (LinkClass.PCIE, LinkClass.NONE)
+
+
 def look_up_hosts(
     placement: Placement,
     catalog: Catalog,
@@ -76,7 +80,12 @@ def look_up_hosts(
                 f"{node.count} {spec.name} in one host: {link.name} joins at most {link.most} in "
                 f"hosts that are built. For hosts of 8 write '{hosts_of_8}'."
             ] = None
-        elif node.count > 1 and node.link is None and has_optional_bridge(spec):
+        elif (
+            node.count > 1
+            and node.link is None
+            and link.link_class in _BY_SLOT
+            and (has_optional_bridge(spec))
+        ):
             way = "the host's memory" if link.name == "none" else link.name
             said[
                 f"{spec.name} are taken as joined by {way} alone; where bridges join them write "

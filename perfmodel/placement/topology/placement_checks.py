@@ -26,14 +26,16 @@ MAX_ENTRIES = 10_000
 #: The least share of an accelerator that is answered for.
 LEAST_FRACTION = 1e-3
 
+_Limits = tuple[str, float, float, str]
+
 #: Least and most of what a network and a placement state, and how that is said.
-_OF_NETWORK = (
+_OF_NETWORK: tuple[_Limits, ...] = (
     ("bandwidth_bytes_per_s", math.ulp(0.0), sys.float_info.max, "a finite number above 0"),
     ("latency_s", 0.0, sys.float_info.max, "a finite number of at least 0"),
     ("oversubscription", 1.0, sys.float_info.max, "at least 1 (1: none)"),
     ("rails", 1, math.inf, "at least 1"),
 )
-_OF_PLACEMENT = (
+_OWN: tuple[_Limits, ...] = (
     ("fraction", LEAST_FRACTION, 1.0, f"at least {LEAST_FRACTION:g} and at most 1"),
     *(
         (word, LEAST_AMOUNT, sys.float_info.max, f"a finite number of at least {LEAST_AMOUNT:g}")
@@ -69,11 +71,9 @@ def check_placement(placement: Placement, *, pointer: str = "/placement") -> Pla
             pointer=f"{pointer}/nodes",
         )
     plan = resolved_plan(placement, pointer=pointer)
-    ranges = [(placement, pointer, _OF_PLACEMENT)]
-    if placement.network is not None:
-        ranges.insert(0, (placement.network, f"{pointer}/network", _OF_NETWORK))
-    for stated, here, limits in ranges:
-        for word, least, most, said in limits:
+    limited = ((placement.network, f"{pointer}/network", _OF_NETWORK), (placement, pointer, _OWN))
+    for stated, here, limits in limited:
+        for word, least, most, said in () if stated is None else limits:
             value = getattr(stated, word)
             if value is not None and not least <= value <= most:
                 raise _out_of_range(word, said, value, here)
