@@ -19,7 +19,6 @@ from perfmodel.placement.job_types.job_type_cells import log_speed
 from perfmodel.placement.topology.links import LinkClass
 from perfmodel.placement.topology.networks import default_network
 from perfmodel.placement.topology.topology import Network
-from perfmodel.types import RUNG, Basis
 
 T = TypeVar("T")
 
@@ -148,12 +147,6 @@ class ReplicaColumns:
     def log_speed(self) -> FloatArray:
         """Of the slowest accelerator of each."""
         return np.array([slowest(kinds) for kinds in self.accelerators])
-
-    @property
-    def scaling_rungs(self) -> npt.NDArray[np.int8]:
-        """Rung of the best that an answer can rest on; -1 for one accelerator."""
-        inside = np.where(self.hosts == 1, RUNG[Basis.INTERPOLATED], RUNG[Basis.EXTRAPOLATED])
-        return np.where(self.groups.ranks > 1, inside, -1).astype(np.int8)
 
     def facts(
         self, rows: Sequence[Mapping[str, T]], kind: int, of: Callable[[T], float], absent: float

@@ -21,7 +21,6 @@ from perfmodel.estimator.placing.cells import (
     Predictions,
     Steps,
     interval,
-    whole_half_width,
 )
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.slowdowns import Slowdown
@@ -34,7 +33,7 @@ from perfmodel.placement.estimate import StepNumbers, StepParts
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fabric.rank_groups import Dimension
 from perfmodel.predictors.prediction import Prediction
-from perfmodel.types import LADDER, RUNG, Mode
+from perfmodel.types import LADDER, RUNG, Basis, Mode
 
 #: Half width in logarithms of the time that communication adds, where its links were fitted; of
 #: data-parallel steps left out, and of a step as a whole.
@@ -181,6 +180,7 @@ def replicated_steps(
     several = columns.groups.ranks > 1
     wide = half_width(parts, several & wait_for_each_other(job.mode, stage))
     low, high = interval(rate, at_low, at_high, wide)
+    scaling = np.where(columns.hosts == 1, RUNG[Basis.INTERPOLATED], RUNG[Basis.EXTRAPOLATED])
     rungs = [columns.facts(predictions, k, lambda p: RUNG[p.basis], -1) for k in kinds]
     return Steps(
         parts=parts,
@@ -188,8 +188,8 @@ def replicated_steps(
         samples_per_second=rate,
         low=low,
         high=high,
-        half_width=np.broadcast_to(whole_half_width(at_low, at_high, wide), rate.shape),
-        rung=np.maximum(np.max(rungs, axis=0), columns.scaling_rungs).astype(np.int8),
+        half_width=np.hypot(np.log(at_low / at_high) / 2, wide),
+        rung=np.maximum(np.max(rungs, axis=0), np.where(several, scaling, -1)).astype(np.int8),
     )
 
 

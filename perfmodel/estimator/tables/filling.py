@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
@@ -169,7 +168,12 @@ class Filling:
         if any(observed) or any(job.job.script for job in cells.jobs):
             self._correction = self._correction or Correction()
             steps = self._correction.add(cells, steps, observed)
-        self._out[np.ix_(rows, columns)] = _outside(cells)
+        # Which cells lie outside of what the model has seen.
+        outside = [{n for n, p in of.items() if p.out_of_distribution} for of in cells.predictions]
+        kinds = [one.accelerators for one in (self.resolved[at] for at in columns) if one]
+        self._out[np.ix_(rows, columns)] = [
+            [any(spec.name in row for spec in of_one) for of_one in kinds] for row in outside
+        ]
         self._blocks.append((rows, columns, cells, steps))
 
     def correct(self) -> None:
@@ -323,12 +327,3 @@ class Filling:
             errors=self.errors,
             warnings=tuple(said),
         )
-
-
-def _outside(cells: Cells) -> npt.NDArray[np.bool_]:
-    """Return which cells lie outside of what the model has seen."""
-    if cells.columns is None:
-        return np.array([[any(p.out_of_distribution for p in cells.predictions[0].values())]])
-    names = [[spec.name for spec in kinds] for kinds in cells.columns.accelerators]
-    outside = [{n for n, p in row.items() if p.out_of_distribution} for row in cells.predictions]
-    return np.array([[not row.isdisjoint(kinds) for kinds in names] for row in outside])
