@@ -61,7 +61,8 @@ class FairQueue(Generic[T]):
         waiting.remove(item)
         if not waiting:
             del self._waiting[caller]
-        self._forget(caller)
+            if not self._working[caller]:
+                self._served.pop(caller, None)
         return True
 
     def take(self) -> tuple[str, T] | None:
@@ -85,11 +86,8 @@ class FairQueue(Generic[T]):
         self._working[caller] -= 1
         if not self._working[caller]:
             del self._working[caller]
-        self._forget(caller)
-
-    def _forget(self, caller: str) -> None:
-        if not self.open_of(caller):
-            self._served.pop(caller, None)
+            if caller not in self._waiting:
+                self._served.pop(caller, None)
 
     def open_of(self, caller: str) -> int:
         """Return how much of a caller waits or is under way."""

@@ -72,7 +72,8 @@ class LruCache(Generic[K, V]):
     def put(self, key: K, value: V) -> None:
         """Keep a value; may forget another."""
         with self._lock:
-            self._drop(key)
+            if key in self._values:
+                self._drop(key)
             self._values[key] = value
             self._weight += self._weigh(key, value)
             while len(self._values) > self._capacity or (
@@ -114,5 +115,4 @@ class LruCache(Generic[K, V]):
             return list(islice(reversed(self._values.items()), most))
 
     def _drop(self, key: K) -> None:
-        if key in self._values:
-            self._weight -= self._weigh(key, self._values.pop(key))
+        self._weight -= self._weigh(key, self._values.pop(key))

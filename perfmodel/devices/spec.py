@@ -92,7 +92,7 @@ class AcceleratorSpec:
     architecture: str
     form_factor: str
     year: int | None
-    peak_flops: Mapping[str, float]
+    peak_flops: Mapping[str, float] = field(hash=False)
     memory_bytes: float
     bandwidth_bytes_per_s: float
     peak_flops_fp16_accumulate: float | None = None
@@ -105,7 +105,7 @@ class AcceleratorSpec:
     pcie_generation: float | None = None
     link: str | None = None
     link_bandwidth_bytes_per_s: float | None = None
-    sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     notes: str = ""
 
     def flops_per_s(self, precision: Precision, engine: Engine = Engine.MATRIX) -> float:

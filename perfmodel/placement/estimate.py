@@ -78,7 +78,8 @@ class StepParts(Columns):
     def take(self, rows: Any) -> Self:
         """Return the parts of some steps, by whatever indexes an array of their shape."""
         shape = np.shape(self.step_time_s)
-        return self.each(lambda part: np.broadcast_to(part, shape)[rows])
+        parts = {one.name: getattr(self, one.name) for one in fields(self)}
+        return type(self)(**{n: np.broadcast_to(part, shape)[rows] for n, part in parts.items()})
 
     def at(self, index: Any) -> StepNumbers:
         """Return the parts of one step as plain numbers."""
@@ -106,24 +107,17 @@ class Throughput:
     tokens_per_second: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Breakdown:
-    """Where the time of one step goes, in seconds; the parts add up to the step time."""
+    """Where the time of one step goes, in seconds; the parts add up to the step time.
+
+    As the first of :class:`StepNumbers`: of communication only what is exposed counts.
+    """
 
     compute_s: float
     exposed_communication_s: float = 0.0
     input_stall_s: float = 0.0
     overhead_s: float = 0.0
-
-    @classmethod
-    def of(cls, parts: StepNumbers) -> Self:
-        """Return the parts of a step, of whose communication only what is exposed counts."""
-        return cls(
-            compute_s=parts.compute_s,
-            exposed_communication_s=parts.exposed_communication_s,
-            input_stall_s=parts.input_stall_s,
-            overhead_s=parts.overhead_s,
-        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, InvalidPlacementError
 from perfmodel.graph.job import job_content
-from perfmodel.placement.data_parallel.one_step import GroupCosts
 from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.sharing.mig import (
     AcceleratorPart,
@@ -86,6 +83,8 @@ class ResolvedPlacement:
     is_replicated: bool = field(init=False)
     #: Whether it is that, of whole accelerators that nothing slows down.
     is_plain: bool = field(init=False)
+    #: How its names were read, what was assumed of its links, and what limits nothing.
+    warnings: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         # At once, since every answer asks for them: a cached property costs more than all of them.
@@ -102,8 +101,20 @@ class ResolvedPlacement:
         replicated = not (
             split or fed or plan.replicate > 1 or plan.offload or (dealt and len(counts) > 1)
         )
+        accelerators = tuple([kind.accelerator for kind in self.kinds])
+        said, limit_w = [*self.read_as, *self.fabric.warnings], asked.power_limit_w
+        if limit_w is not None:
+            said += [
+                f"A power limit of {limit_w:g} W limits nothing: {one.name} takes {one.tdp_w:g} W "
+                "at most."
+                for one in accelerators
+                if one.tdp_w is not None and limit_w > one.tdp_w
+            ]
+        makers = dict.fromkeys([one.vendor for one in accelerators])
+        if len(makers) > 1:
+            said.append(SEVERAL_MAKERS_WARNING.format(" and ".join(makers)))
         vars(self).update(
-            accelerators=tuple([kind.accelerator for kind in self.kinds]),
+            accelerators=accelerators,
             counts=counts,
             count=sum(counts),
             scaling_basis=Basis.INTERPOLATED
@@ -114,36 +125,13 @@ class ResolvedPlacement:
             is_slowed=slowed,
             is_replicated=replicated,
             is_plain=replicated and not slowed,
+            warnings=tuple(said),
         )
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """How its names were read, what was assumed of its links, and what limits nothing."""
-        makers = dict.fromkeys([accelerator.vendor for accelerator in self.accelerators])
-        said = (*self.read_as, *self.fabric.warnings) if self.read_as else self.fabric.warnings
-        if self.placement.power_limit_w is not None:
-            said = (*said, *self._limits_above_all(self.placement.power_limit_w))
-        if len(makers) == 1:
-            return said
-        return (*said, SEVERAL_MAKERS_WARNING.format(" and ".join(makers)))
-
-    def _limits_above_all(self, limit_w: float) -> Iterator[str]:
-        for accelerator in self.accelerators:
-            if accelerator.tdp_w is not None and limit_w > accelerator.tdp_w:
-                yield (
-                    f"A power limit of {limit_w:g} W limits nothing: {accelerator.name} takes "
-                    f"{accelerator.tdp_w:g} W at most."
-                )
 
     @property
     def fullest_host(self) -> int:
         """Accelerators of the host that has most of them."""
         return max(hosts.count for hosts in self.fabric.hosts)
-
-    @cached_property
-    def world_costs(self) -> GroupCosts:
-        """What sharing gradients over all accelerators costs, whichever the job."""
-        return GroupCosts.of(self.fabric.world_group)
 
 
 def resolve_placement(
@@ -164,7 +152,11 @@ def resolve_placement(
     kinds: dict[tuple[str, str], Kind] = {}
     nodes = []
     for position, node in enumerate(placement.nodes):
-        whole, part = _look_up(node.accelerator, catalog, pointer, position)
+        try:
+            whole, part = split_name(node.accelerator, catalog)
+        except InvalidInputError as error:
+            error.pointer = f"{pointer}/nodes/{position}/accelerator"
+            raise
         if part is not None and share is not None:
             raise InvalidPlacementError(
                 "A MIG slice has its share already; leave fraction out, or name the whole card.",
@@ -186,16 +178,18 @@ def resolve_placement(
             node if whole.name == node.accelerator else replace(node, accelerator=whole.name)
         )
     named = tuple(nodes)
-    canonical = placement if named == placement.nodes else replace(placement, nodes=named)
+    canonical, read_as = placement, placement.read_as
+    if named != placement.nodes:
+        canonical = replace(placement, nodes=named)
+        written = dict.fromkeys(node.accelerator for node in placement.nodes)
+        read_as = (*read_as, *[text for name in written if (text := _guess(name, catalog))])
     fabric = Fabric.of(canonical, catalog, pointer=pointer)
-    written = dict.fromkeys(node.accelerator for node in placement.nodes)
-    guesses = [text for name in written if (text := _guess(name, catalog))]
     return ResolvedPlacement(
         placement=placement,
         fabric=fabric,
         kinds=tuple(kinds.values()),
         pointer=pointer,
-        read_as=(*placement.read_as, *guesses),
+        read_as=read_as,
     )
 
 
@@ -217,16 +211,6 @@ def _refuse_link(node: Node, pointer: str) -> None:
             pointer=pointer,
             allowed=("none",),
         )
-
-
-def _look_up(
-    name: str, catalog: Catalog, pointer: str, position: int
-) -> tuple[AcceleratorSpec, AcceleratorPart | None]:
-    try:
-        return split_name(name, catalog)
-    except InvalidInputError as error:
-        error.pointer = f"{pointer}/nodes/{position}/accelerator"
-        raise
 
 
 #: Said where accelerators of several makers belong to one job.

@@ -108,7 +108,7 @@ class JobTypeSource:
             step_time_s=cell.step_time_s,
             compute_time_s=parts.compute_s,
             sync_time_s=parts.communication_s,
-            breakdown=Breakdown.of(parts),
+            breakdown=Breakdown(*parts[:4]),
             memory=MemoryEstimate(
                 peak_bytes=None,
                 capacity_bytes=min(kind.held.memory_bytes for kind in placement.kinds),

@@ -22,9 +22,8 @@ from perfmodel.estimator.kernels.kernel_answers import (
 )
 from perfmodel.estimator.kernels.kernel_question import KernelQuestion, KernelsQuestion
 from perfmodel.graph.json_values import MAX_COUNT
-from perfmodel.placement.collectives.collective_forms import sent_share
 from perfmodel.placement.collectives.collective_operations import Collective
-from perfmodel.placement.collectives.collectives import collective_time_s
+from perfmodel.placement.collectives.collectives import collective_time_s, sent_share
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fabric.world_group import scaling_groups
 from perfmodel.placement.topology.networks import default_network, named_network

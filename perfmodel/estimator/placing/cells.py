@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -152,11 +152,6 @@ def interval(
     low = np.where(wide > 0, rate * np.exp(-np.hypot(np.log(below), wide)), rate * below)
     high = np.where(wide > 0, rate * np.exp(np.hypot(np.log(above), wide)), rate * above)
     return np.minimum(low, rate), np.maximum(high, rate)
-
-
-def whole_half_width(at_low: Any, at_high: Any, half_width: Any) -> FloatArray:
-    """Return the half width in logarithms of an interval: of one accelerator and of placing."""
-    return np.asarray(np.hypot(np.log(np.asarray(at_low) / at_high) / 2, half_width))
 
 
 #: What is predicted of a job on one accelerator, by the name of the accelerator.

@@ -14,12 +14,11 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.fabric.groups import CommGroups
-from perfmodel.placement.fabric.world_group import scaling_groups
+from perfmodel.placement.fabric.world_group import scaling_groups, world_columns
 from perfmodel.placement.job_types.job_type_cells import log_speed
 from perfmodel.placement.topology.links import LinkClass
 from perfmodel.placement.topology.networks import default_network
 from perfmodel.placement.topology.topology import Network
-from perfmodel.types import RUNG, Basis
 
 T = TypeVar("T")
 
@@ -38,23 +37,21 @@ class ReplicaColumns:
         As many of each kind; empty where placements have unequally many kinds.
     hosts : ndarray, shape (placements,)
         As they are stated; those of ``groups`` may be joined by links.
-    machine, fabric : sequence of str
-        Words that placements on the same accelerators, or parts of them, share, and those over
-        equal links.
-    setting : sequence of str
-        What else tells them apart; from :func:`setting_word`.
+    networks : sequence of Network or None
+        Between the hosts of each.
     zero_stage : int
         What the replicas of all of them share out.
+    placements : sequence of ResolvedPlacement
+        What they are columns of; empty for growing counts, which need no placements.
     """
 
     groups: CommGroups
     accelerators: Sequence[tuple[AcceleratorSpec, ...]]
     counts: Sequence[FloatArray]
     hosts: FloatArray
-    machine: Sequence[str]
-    fabric: Sequence[str]
-    setting: Sequence[str]
+    networks: Sequence[Network | None]
     zero_stage: int = 0
+    placements: Sequence[ResolvedPlacement] = ()
 
     def __len__(self) -> int:
         return len(self.accelerators)
@@ -63,15 +60,18 @@ class ReplicaColumns:
     def of(cls, placements: Sequence[ResolvedPlacement]) -> Self:
         """Lay out placements that share out equally much among their replicas."""
         (zero_stage,) = {placement.fabric.plan.zero_stage for placement in placements}
+        counts: list[FloatArray] = []
+        if len({len(placement.counts) for placement in placements}) == 1:
+            each = zip(*[placement.counts for placement in placements], strict=True)
+            counts = [np.array(of_kind, dtype=np.float64) for of_kind in each]
         return cls(
-            groups=CommGroups.join([placement.fabric.world for placement in placements]),
+            groups=world_columns([placement.fabric.world_group for placement in placements]),
             accelerators=[placement.accelerators for placement in placements],
-            counts=_by_kind([placement.counts for placement in placements]),
+            counts=counts,
             hosts=np.array([float(placement.placement.host_count) for placement in placements]),
-            machine=[machine_word(placement) for placement in placements],
-            fabric=[fabric_of(placement) for placement in placements],
-            setting=[setting_word(placement) for placement in placements],
+            networks=[placement.fabric.network for placement in placements],
             zero_stage=zero_stage,
+            placements=placements,
         )
 
     @classmethod
@@ -96,20 +96,12 @@ class ReplicaColumns:
         """
         groups = scaling_groups(spec, np.array(counts), per_host, network, link=link)
         between = network or default_network([spec])
-        crosses = groups.hosts > 1
-        links = list(zip(groups.intra_class.tolist(), crosses.tolist(), strict=True))
-        words = {
-            (link, several): fabric_word(LinkClass(link), between if several else None)
-            for link, several in set(links)
-        }
         return cls(
             groups=groups,
             accelerators=[(spec,)] * len(counts),
             counts=[groups.ranks],
             hosts=groups.hosts,
-            machine=[spec.name] * len(counts),
-            fabric=[words[one] for one in links],
-            setting=[_sharded(zero_stage)] * len(counts),
+            networks=[between if hosts > 1 else None for hosts in groups.hosts.tolist()],
             zero_stage=zero_stage,
         )
 
@@ -122,10 +114,29 @@ class ReplicaColumns:
             accelerators=[self.accelerators[i] for i in chosen],
             counts=[of_kind[at] for of_kind in self.counts],
             hosts=self.hosts[at],
-            machine=[self.machine[i] for i in chosen],
-            fabric=[self.fabric[i] for i in chosen],
-            setting=[self.setting[i] for i in chosen],
+            networks=[self.networks[i] for i in chosen],
+            placements=[self.placements[i] for i in chosen if self.placements],
         )
+
+    @cached_property
+    def machine(self) -> list[str]:
+        """Words that placements on the same accelerators, or parts of them, share."""
+        if not self.placements:
+            return self.whole_machine
+        return [machine_word(placement) for placement in self.placements]
+
+    @cached_property
+    def fabric(self) -> list[str]:
+        """Words that placements over equal links share."""
+        links = self.groups.intra_class.tolist()
+        return [_fabric_word(link, one) for link, one in zip(links, self.networks, strict=True)]
+
+    @cached_property
+    def setting(self) -> list[str]:
+        """What else tells placements apart; from :func:`setting_word`."""
+        if not self.placements:
+            return [_sharded(self.zero_stage)] * len(self)
+        return [setting_word(placement) for placement in self.placements]
 
     @cached_property
     def whole_machine(self) -> list[str]:
@@ -136,12 +147,6 @@ class ReplicaColumns:
     def log_speed(self) -> FloatArray:
         """Of the slowest accelerator of each."""
         return np.array([slowest(kinds) for kinds in self.accelerators])
-
-    @property
-    def scaling_rungs(self) -> npt.NDArray[np.int8]:
-        """Rung of the best that an answer can rest on; -1 for one accelerator."""
-        inside = np.where(self.hosts == 1, RUNG[Basis.INTERPOLATED], RUNG[Basis.EXTRAPOLATED])
-        return np.where(self.groups.ranks > 1, inside, -1).astype(np.int8)
 
     def facts(
         self, rows: Sequence[Mapping[str, T]], kind: int, of: Callable[[T], float], absent: float
@@ -173,12 +178,6 @@ class ReplicaColumns:
         return found
 
 
-def _by_kind(counts: Sequence[tuple[int, ...]]) -> list[FloatArray]:
-    if len({len(each) for each in counts}) > 1:
-        return []
-    return [np.array(column, dtype=np.float64) for column in zip(*counts, strict=True)]
-
-
 def slowest(accelerators: Sequence[AcceleratorSpec]) -> float:
     """Return the speed of the slowest accelerator, in logarithms."""
     return min(log_speed(spec) for spec in accelerators)
@@ -191,14 +190,12 @@ def machine_word(placement: ResolvedPlacement) -> str:
 
 def fabric_of(placement: ResolvedPlacement) -> str:
     """Return a word that placements over equal links share."""
-    link = LinkClass(placement.fabric.world_group.links.intra_class)
-    return fabric_word(link, placement.fabric.network)
+    return _fabric_word(placement.fabric.world_group.links.intra_class, placement.fabric.network)
 
 
-def fabric_word(link: LinkClass, network: Network | None) -> str:
-    """Return a word for links inside a host, and between hosts."""
+def _fabric_word(link: int, network: Network | None) -> str:
     between = "" if network is None else network.name or f"{network.bandwidth_bytes_per_s:g}"
-    return f"{link.name.lower()}|{between}"
+    return f"{LinkClass(link).name.lower()}|{between}"
 
 
 def setting_word(placement: ResolvedPlacement) -> str:

@@ -15,9 +15,7 @@ from perfmodel.estimator.placing.cells import (
     CellStep,
     Steps,
     interval,
-    whole_half_width,
 )
-from perfmodel.estimator.placing.feeding import stall_s
 from perfmodel.estimator.placing.offloading import HALF_WIDTH, offload_warnings, offloaded
 from perfmodel.estimator.placing.replicas import (
     half_width,
@@ -40,6 +38,7 @@ from perfmodel.estimator.placing.split_replica import split_parts, split_warning
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.estimate import NeighbourEstimate, StepParts
 from perfmodel.placement.feeding.batch_split import AffineSteps, proportional_split
+from perfmodel.placement.feeding.input_pipeline import InputPipeline, input_stall
 from perfmodel.placement.feeding.input_samples import SampleCost, cost_of_graph
 from perfmodel.placement.topology.topology import BatchSplit
 from perfmodel.predictors.prediction import Prediction
@@ -150,7 +149,7 @@ def placed_step(cell: Cells) -> CellStep:
         samples_per_second=rate,
         low=float(low),
         high=float(high),
-        half_width=float(whole_half_width(at_low, at_high, found.half_width)),
+        half_width=math.hypot(math.log(at_low / at_high) / 2, found.half_width),
         basis=weakest([*(p.basis for p in predictions), found.basis]) or Basis.DEFAULT,
         warnings=(*found.warnings, *said),
         neighbours=beside_it.neighbours,
@@ -301,13 +300,15 @@ def _fed(prepared: PreparedJob, placement: ResolvedPlacement, placed: _Levels) -
         return placed
     plan = placement.fabric.plan
     ranks = plan.tensor * plan.pipeline * plan.context
+    # What the fullest host loads for a step.
     samples = prepared.samples * max(1.0, placement.fullest_host / ranks)
     # As taken, and at the low and at the high end of what loading may take: a sample that takes
     # twice as long is two.
     is_stated = {"stored_bytes", "cpu_s"} <= (prepared.job.input or {}).keys()
     off = _STATED_FEED if is_stated else _GUESSED_FEED
     feeds = samples * np.array([1.0, 1.0 / off, off])
-    stall = stall_s(placement, _sample(prepared), feeds, placed.parts.step_time_s)
+    pipeline = InputPipeline.of(placement.placement, _sample(prepared))
+    stall = input_stall(pipeline, feeds, placed.parts.step_time_s)
     if not stall.any():
         return placed
     parts = replace(placed.parts, input_stall_s=stall)

@@ -21,20 +21,19 @@ from perfmodel.estimator.placing.cells import (
     Predictions,
     Steps,
     interval,
-    whole_half_width,
 )
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.slowdowns import Slowdown
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.data_parallel.data_parallel import Sharding, data_parallel_parts
 from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets
-from perfmodel.placement.data_parallel.one_step import OneReplicaGroup
+from perfmodel.placement.data_parallel.one_step import one_step
 from perfmodel.placement.data_parallel.sharded_step import gathered_pass_parts
 from perfmodel.placement.estimate import StepNumbers, StepParts
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fabric.rank_groups import Dimension
 from perfmodel.predictors.prediction import Prediction
-from perfmodel.types import LADDER, RUNG, Mode
+from perfmodel.types import LADDER, RUNG, Basis, Mode
 
 #: Half width in logarithms of the time that communication adds, where its links were fitted; of
 #: data-parallel steps left out, and of a step as a whole.
@@ -181,6 +180,7 @@ def replicated_steps(
     several = columns.groups.ranks > 1
     wide = half_width(parts, several & wait_for_each_other(job.mode, stage))
     low, high = interval(rate, at_low, at_high, wide)
+    scaling = np.where(columns.hosts == 1, RUNG[Basis.INTERPOLATED], RUNG[Basis.EXTRAPOLATED])
     rungs = [columns.facts(predictions, k, lambda p: RUNG[p.basis], -1) for k in kinds]
     return Steps(
         parts=parts,
@@ -188,8 +188,8 @@ def replicated_steps(
         samples_per_second=rate,
         low=low,
         high=high,
-        half_width=np.broadcast_to(whole_half_width(at_low, at_high, wide), rate.shape),
-        rung=np.maximum(np.max(rungs, axis=0), columns.scaling_rungs).astype(np.int8),
+        half_width=np.hypot(np.log(at_low / at_high) / 2, wide),
+        rung=np.maximum(np.max(rungs, axis=0), np.where(several, scaling, -1)).astype(np.int8),
     )
 
 
@@ -244,13 +244,20 @@ def plain_step(
         )
         rungs += [RUNG[one.basis] for one in slow if one.basis is not None]
     if prepared.job.mode is Mode.TRAINING:
-        step, at_low_s, at_high_s = _steps(prepared, placement, max(times), max(lows), max(highs))
-        all_samples, step_time_s = placement.count * samples, step.step_time_s
-        rate = all_samples / step_time_s
-        at_low, at_high = all_samples / at_low_s, all_samples / at_high_s
+        slowest = [max(times), max(lows), max(highs)]
+        if placement.count == 1:
+            steps = [StepNumbers(time_s) for time_s in slowest]
+        else:
+            steps = one_step(
+                prepared.step.bucket_numbers, placement.fabric.world_group, slowest,
+                straggler=prepared.straggler, zero_stage=placement.fabric.plan.zero_stage,
+                accumulation_steps=prepared.job.accumulation_steps,
+            )  # fmt: skip
+        step, all_samples = steps[0], placement.count * samples
+        rate, at_low, at_high = [all_samples / one.step_time_s for one in steps]
         if placement.count > 1:
             added = step.exposed_communication_s + step.overhead_s
-            wide = math.hypot(OF_SCALING, OF_COMMUNICATION * (added / step_time_s))
+            wide = math.hypot(OF_SCALING, OF_COMMUNICATION * (added / step.step_time_s))
     else:
         # Replicas of inference do not wait for each other: the slowest is stated.
         step = StepNumbers(max(times))
@@ -270,27 +277,6 @@ def plain_step(
         half_width=math.hypot(math.log(at_low / at_high) / 2, wide), basis=LADDER[max(rungs)],
         slowdowns=tuple(slow),
     )  # fmt: skip
-
-
-def _steps(
-    prepared: PreparedJob,
-    placement: ResolvedPlacement,
-    alone_s: float,
-    at_low_s: float,
-    at_high_s: float,
-) -> tuple[StepNumbers, float, float]:
-    """Return the step of replicas, and how long it takes at both ends of the time alone."""
-    if placement.count == 1:
-        return StepNumbers(alone_s), at_low_s, at_high_s
-    group = OneReplicaGroup(
-        prepared.step.bucket_numbers,
-        placement.world_costs,
-        prepared.straggler,
-        zero_stage=placement.fabric.plan.zero_stage,
-        accumulation_steps=prepared.job.accumulation_steps,
-    )
-    step = group.step(alone_s)
-    return step, group.step(at_low_s).step_time_s, group.step(at_high_s).step_time_s
 
 
 def _interval(rate: float, at_low: float, at_high: float, half_width: float) -> tuple[float, float]:

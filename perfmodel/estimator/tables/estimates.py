@@ -15,7 +15,8 @@ from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cells, CellStep, predicted_cell
 from perfmodel.estimator.placing.memory import tightest_memory
-from perfmodel.placement.estimate import Breakdown, Estimate, MemoryEstimate, Throughput
+from perfmodel.estimator.placing.placed import CAPTURED
+from perfmodel.placement.estimate import Breakdown, Estimate, Throughput
 from perfmodel.placement.topology.topology import Plan
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import RUNG, Basis
@@ -65,7 +66,9 @@ def answer_from_memory(
 def answer_of(cell: Cells, observed: ObservedJob | None = None) -> Estimate:
     """Answer a single cell of which everything is predicted."""
     (prepared,), (known,), (placement,) = cell.jobs, cell.predictions, cell.placements
-    step = Observed([observed]).step(cell)
+    # Of a job that is said to be a script something is known without any observation.
+    is_changed = observed is not None or prepared.job.script
+    step = Observed([observed]).step(cell) if is_changed else CAPTURED.step(cell)
     return estimate_of(prepared, placement, list(known.values()), step)
 
 
@@ -89,6 +92,10 @@ def estimate_of(
     memory = tightest_memory(prepared, placement, cell.neighbour_bytes)
     if cell.basis is Basis.MEASURED:
         memory = memory.that_fits()
+    said = [text for prediction in predictions for text in prediction.warnings]
+    said += (*placement.warnings, *cell.warnings, *prepared.warnings)
+    if memory.fits is False:
+        said.append(NO_ROOM_WARNING)
     return Estimate(
         throughput=Throughput(
             samples_per_second=rate,
@@ -100,7 +107,7 @@ def estimate_of(
         step_time_s=cell.step_time_s,
         compute_time_s=parts.compute_s,
         sync_time_s=parts.communication_s,
-        breakdown=Breakdown.of(parts),
+        breakdown=Breakdown(*parts[:4]),
         memory=memory,
         basis=cell.basis,
         out_of_distribution=RUNG[cell.basis] > RUNG[Basis.CALIBRATED]
@@ -108,24 +115,10 @@ def estimate_of(
         nearest=tuple(slowest.nearest),
         model_version=slowest.model_version,
         unpriced_operators=prepared.step.unpriced_operators,
-        warnings=_warnings(prepared, placement, predictions, cell.warnings, memory),
+        # Each text once, in the order of first mention.
+        warnings=tuple(dict.fromkeys(said)),
         neighbours=cell.neighbours,
         script_efficiency=cell.efficiency,
-    )
-
-
-def _warnings(
-    prepared: PreparedJob,
-    placement: ResolvedPlacement,
-    predictions: Sequence[Prediction],
-    of_placing: tuple[str, ...],
-    memory: MemoryEstimate,
-) -> tuple[str, ...]:
-    said = [text for prediction in predictions for text in prediction.warnings]
-    room = () if memory.fits is not False else (NO_ROOM_WARNING,)
-    # Each text once, in the order of first mention.
-    return tuple(
-        dict.fromkeys((*said, *placement.warnings, *of_placing, *prepared.warnings, *room))
     )
 
 

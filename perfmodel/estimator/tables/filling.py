@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
@@ -44,7 +43,6 @@ from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Placement
-from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import RUNG, Basis, Mode
 
 
@@ -62,9 +60,14 @@ def fill(
     resolved, placement_errors = attempt(core.resolve, placements)
     accelerators = {a.name: a for r in resolved if r for a in r.accelerators}
     predictions, cell_errors = predict(core, prepared, list(accelerators.values()))
-    told = told_by(core, jobs, observations)
-    observed, observed_errors = observed_by_row(core, prepared, observations, strangers, told)
-    beside, neighbour_errors = attempt(lambda at: neighbours(core, at) if at else (), resolved)
+    told = told_by(core, jobs, observations) if observations else None
+    observed: dict[int, ObservedJob] = {}
+    observed_errors: Errors = []
+    if observations or strangers:
+        observed, observed_errors = observed_by_row(core, prepared, observations, strangers, told)
+    beside, neighbour_errors = attempt(
+        lambda at: neighbours(core, at) if at and at.placement.shared_with else (), resolved
+    )
     filling = Filling(core, prepared, resolved, predictions, observed, beside)
     filling.fill_replicas()
     type_errors = filling.fill_types(types, observations, strangers, told) if types else []
@@ -74,7 +77,7 @@ def fill(
     errors = (
         *(CellError(job=i, placement=None, error=e) for i, e in bad_jobs),
         *(CellError(job=None, placement=i, error=e) for i, e in placement_errors),
-        *spread_errors(cell_errors, resolved),
+        *(spread_errors(cell_errors, resolved) if cell_errors else ()),
         *(CellError(job=i, placement=j, error=e) for i, j, e in refused),
         *(
             CellError(job=i, placement=j, error=e)
@@ -134,7 +137,7 @@ class Filling:
         self.errors: tuple[CellError, ...] = ()
         #: Which block each cell was answered in, with its place there.
         self._blocks: list[tuple[list[int], list[int], Cells | None, Steps]] = []
-        self._correction = Correction()
+        self._correction: Correction | None = None
 
     # -- equal replicas on whole accelerators: many at a time -----------------------------------
 
@@ -149,29 +152,34 @@ class Filling:
             if job is not None and job.is_usual:
                 by_row[job.job.mode, job.job.accumulation_steps].append(row)
         for rows in by_row.values():
+            jobs = [job for row in rows if (job := self._prepared[row]) is not None]
+            predictions = [self._predictions[row] for row in rows]
             for _, columns in sorted(by_column.items()):
-                self._fill_block(rows, columns)
-
-    def _fill_block(self, rows: list[int], columns: list[int]) -> None:
-        jobs = [job for row in rows if (job := self._prepared[row]) is not None]
-        placements = [placement for at in columns if (placement := self.resolved[at]) is not None]
-        replicas = ReplicaColumns.of(placements)
-        predictions = [self._predictions[row] for row in rows]
-        cells = Cells(jobs=jobs, predictions=predictions, columns=replicas)
-        self._put(rows, columns, cells)
-        for row, job in zip(rows, jobs, strict=True):
-            peak_bytes, fits = replica_memory(job, replicas)
-            self._numbers["peak_bytes"][row, columns], self._fits[row, columns] = peak_bytes, fits
+                replicas = ReplicaColumns.of([one for at in columns if (one := self.resolved[at])])
+                cells = Cells(jobs=jobs, predictions=predictions, columns=replicas)
+                self._put(rows, columns, cells)
+                for row, job in zip(rows, jobs, strict=True):
+                    peak_bytes, fits = replica_memory(job, replicas)
+                    self._numbers["peak_bytes"][row, columns] = peak_bytes
+                    self._fits[row, columns] = fits
 
     def _put(self, rows: list[int], columns: list[int], cells: Cells) -> None:
-        observed = [self.observed.get(row) for row in rows]
-        steps = self._correction.add(cells, CAPTURED.steps(cells), observed)
-        self._out[np.ix_(rows, columns)] = _outside(cells)
+        observed, steps = [self.observed.get(row) for row in rows], CAPTURED.steps(cells)
+        if any(observed) or any(job.job.script for job in cells.jobs):
+            self._correction = self._correction or Correction()
+            steps = self._correction.add(cells, steps, observed)
+        # Which cells lie outside of what the model has seen.
+        outside = [{n for n, p in of.items() if p.out_of_distribution} for of in cells.predictions]
+        kinds = [one.accelerators for one in (self.resolved[at] for at in columns) if one]
+        self._out[np.ix_(rows, columns)] = [
+            [any(spec.name in row for spec in of_one) for of_one in kinds] for row in outside
+        ]
         self._blocks.append((rows, columns, cells, steps))
 
     def correct(self) -> None:
         """Let observations change all cells of captured jobs, and fill the table with them."""
-        self._correction.apply()
+        if self._correction is not None:
+            self._correction.apply()
         for rows, columns, cells, steps in self._blocks:
             if cells is None:
                 continue
@@ -298,6 +306,12 @@ class Filling:
         column = next((at for at, one in enumerate(self._beside) if one is not None), 0)
         of_types = [self.estimate(row, column) for row in self._types]
         coverages = [p.coverage for p in known] + [one.throughput.coverage for one in of_types]
+        said = dict.fromkeys(text for p in known for text in p.warnings)
+        said.update(dict.fromkeys(text for p in self.resolved if p for text in p.warnings))
+        said.update(dict.fromkeys(text for p in self._prepared if p for text in p.warnings))
+        said.update(self._said)
+        if np.any(answered & ~self._fits):
+            said[NO_ROOM_WARNING] = None
         versions = [p.model_version for p in known] + [one.model_version for one in of_types]
         return Table(
             **{name: np.where(answered, a, np.nan) for name, a in self._numbers.items()},
@@ -311,25 +325,5 @@ class Filling:
                 None if p is None else dict(p.step.unpriced_operators) for p in self._prepared
             ),
             errors=self.errors,
-            warnings=self._warnings(known, answered),
+            warnings=tuple(said),
         )
-
-    def _warnings(
-        self, predictions: Sequence[Prediction], answered: npt.NDArray[np.bool_]
-    ) -> tuple[str, ...]:
-        said = dict.fromkeys(text for p in predictions for text in p.warnings)
-        said.update(dict.fromkeys(text for p in self.resolved if p for text in p.warnings))
-        said.update(dict.fromkeys(text for p in self._prepared if p for text in p.warnings))
-        said.update(self._said)
-        if np.any(answered & ~self._fits):
-            said[NO_ROOM_WARNING] = None
-        return tuple(said)
-
-
-def _outside(cells: Cells) -> npt.NDArray[np.bool_]:
-    """Return which cells lie outside of what the model has seen."""
-    if cells.columns is None:
-        return np.array([[any(p.out_of_distribution for p in cells.predictions[0].values())]])
-    names = [[spec.name for spec in kinds] for kinds in cells.columns.accelerators]
-    outside = [{n for n, p in row.items() if p.out_of_distribution} for row in cells.predictions]
-    return np.array([[not row.isdisjoint(kinds) for kinds in names] for row in outside])

@@ -33,6 +33,7 @@ import numpy.typing as npt
 
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.features.arrays import FloatArray
+from perfmodel.placement.collectives.collective_constants import Collective
 from perfmodel.placement.data_parallel.data_parallel_constants import (
     DataParallelConstants,
     fitted_constants,
@@ -42,7 +43,7 @@ from perfmodel.placement.data_parallel.gradient_buckets import (
     GradientBuckets,
     Streams,
     gradient_buckets,
-    replicated_streams,
+    reductions_end_s,
 )
 from perfmodel.placement.data_parallel.sharded_step import sharded_streams
 from perfmodel.placement.data_parallel.step_profile import StepProfile
@@ -158,14 +159,17 @@ class DataParallelCells:
     ) -> None:
         sharing = sharing or Sharding()
         buckets = profiles if isinstance(profiles, GradientBuckets) else gradient_buckets(profiles)
-        self._alone = _cells(np.asarray(compute_s, dtype=np.float64), groups)
+        compute = np.asarray(compute_s, dtype=np.float64)
+        shape = np.broadcast_shapes(compute.shape, groups.ranks.shape)
+        self._alone = np.broadcast_to(compute, shape or (1,))
         self._rows = buckets.spread(self._alone.ndim)
         self._groups = groups
         self._times = BucketTimes(self._rows, groups, reduced=sharing.reduced)
         self._across = sharing.across
         ranks = groups.ranks
         if sharing.across is not None:
-            self._shard_times = BucketTimes(self._rows, sharing.across, reduced=sharing.reduced)
+            share = sharing.reduced / groups.ranks[..., None]
+            self._shard_times = BucketTimes(self._rows, sharing.across, reduced=share)
             ranks = ranks * sharing.across.ranks
         self._several = (groups.ranks > 1) & (self._rows.gradient_bytes > 0)
         # The most of n equal normal deviates lies so many of their spreads above their mean.
@@ -184,9 +188,9 @@ class DataParallelCells:
         _check(zero_stage, accumulation_steps)
         known = constants or fitted_constants()
         machine = np.asarray(link_slowdown)
-        inside = known.slowdown_inside(self._groups) * machine
-        between = known.slowdown_between(self._groups) * machine
-        streams = self._streams(zero_stage, accumulation_steps, (inside, between), known.bucket_s)
+        inside, between = known.slowdowns(self._groups)
+        slower = (inside * machine, between * machine)
+        streams = self._streams(zero_stage, accumulation_steps, slower, known.bucket_s)
         several, alone, rows = self._several, self._alone, self._rows
         communication = np.where(several, streams.communication_s, 0.0)
         exposed = np.minimum(np.where(several, streams.exposed_s, 0.0), communication)
@@ -209,18 +213,24 @@ class DataParallelCells:
     ) -> Streams:
         rows, alone, times = self._rows, self._alone, self._times
         if stage == 0:
-            return replicated_streams(rows, alone, times.all_reduce_s(*slower) + launch_s)
-        scatter = times.reduce_scatter_s(*slower) + launch_s
+            each = times.each_s(Collective.ALL_REDUCE, *slower) + launch_s
+            late = reductions_end_s(rows, alone, each) - alone * (1 - rows.optimizer_share)
+            return Streams(
+                compute_s=alone,
+                exposed_s=np.maximum(late, 0.0),
+                communication_s=(each * rows.count).sum(axis=-1) + np.zeros(alone.shape),
+            )
+        scatter = times.each_s(Collective.REDUCE_SCATTER, *slower) + launch_s
         if self._across is not None:
             # Shards are reduced over groups while the next bucket is scattered.
-            shards = self._shard_times.all_reduce_of_shards_s(self._groups.ranks, *slower)
+            shards = self._shard_times.each_s(Collective.ALL_REDUCE, *slower)
             scatter = np.maximum(scatter, shards + launch_s)
         return sharded_streams(
             rows,
             alone,
             self._groups.ranks,
             scatter=scatter,
-            gather=times.all_gather_s(*slower) + launch_s,
+            gather=times.each_s(Collective.ALL_GATHER, *slower) + launch_s,
             zero_stage=stage,
             accumulation_steps=accumulation,
         )
@@ -238,8 +248,3 @@ def _check(zero_stage: int, accumulation_steps: int) -> None:
             f"accumulation_steps must be at least 1; got {accumulation_steps}.",
             pointer="/job/accumulation_steps",
         )
-
-
-def _cells(compute_s: FloatArray, groups: CommGroups) -> FloatArray:
-    shape = np.broadcast_shapes(compute_s.shape, groups.ranks.shape)
-    return np.broadcast_to(compute_s, shape or (1,))

@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.fabric.groups import CommGroups
@@ -59,14 +58,18 @@ class DataParallelConstants:
     piece_s: float = 5e-6
     pack_bytes_per_s: float = 2e11
 
-    def slowdown_inside(self, groups: CommGroups) -> FloatArray:
-        """Return how many times longer the part of a collective inside a host takes.
+    def slowdowns(self, groups: CommGroups) -> tuple[FloatArray, FloatArray]:
+        """Return how many times longer collectives take inside a step.
 
         Returns
         -------
-        ndarray
-            1 where none is known, or one rank of the group is on the host.
+        inside : ndarray
+            Of the part inside a host: 1 where no slowdown is known, or one rank of the group is on
+            the host.
+        between : ndarray
+            Where there are several hosts; 1 elsewhere.
         """
+        of_class = np.array([self.link_slowdown.get(one, 1.0) for one in LinkClass])
         # Bridges join two and PCIe the pairs. A slowdown of their own could make two cards slower
         # than three; the two differ by the rates that their collectives reach.
         bridged = groups.intra_class == LinkClass.NVLINK_PAIR
@@ -74,19 +77,14 @@ class DataParallelConstants:
         beyond_socket = np.maximum(groups.largest_share, _SOCKET) / _SOCKET
         held_up = np.maximum(groups.intra_bytes_per_s / self.host_copy_bytes_per_s, 1.0)
         slower = (
-            self._of_class(link)
+            of_class[link]
             * np.where(np.isin(link, _OVER_PCIE), beyond_socket**self.crowding, 1.0)
             * np.where(link == LinkClass.NONE, held_up, 1.0)
         )
-        return np.asarray(np.where(groups.largest_share > 1, slower, 1.0))
-
-    def slowdown_between(self, groups: CommGroups) -> FloatArray:
-        """Return how many times longer a collective takes where there are several hosts."""
-        return np.where(groups.hosts > 1, self._of_class(groups.inter_class), 1.0)
-
-    def _of_class(self, links: npt.NDArray[np.int64]) -> FloatArray:
-        table = np.array([self.link_slowdown.get(one, 1.0) for one in LinkClass])
-        return np.asarray(table[links])
+        return (
+            np.asarray(np.where(groups.largest_share > 1, slower, 1.0)),
+            np.where(groups.hosts > 1, of_class[groups.inter_class], 1.0),
+        )
 
     def straggler_of(self, job: str | None) -> float:
         """Return the spread of a job's steps, by the name of its model."""

@@ -154,66 +154,42 @@ class BucketTimes:
     ----------
     buckets : GradientBuckets
         Spread so that its jobs broadcast against the cells.
-    reduced : float
-        How many times the bytes of the gradients are reduced, > 0.
+    reduced : float or ndarray
+        How many times the bytes of the gradients are reduced, > 0; less than once where shards of
+        them are.
     """
 
     def __init__(
-        self, buckets: GradientBuckets, groups: CommGroups, *, reduced: float = 1.0
+        self, buckets: GradientBuckets, groups: CommGroups, *, reduced: float | FloatArray = 1.0
     ) -> None:
-        self._buckets = buckets
-        self._groups = groups
+        share = buckets.parameter_bytes / np.maximum(buckets.gradient_bytes, 1.0)
+        self._parameter_bytes = buckets.size_bytes * share[..., None]
         self._reduced_bytes = buckets.size_bytes * reduced
+        self._groups = groups
         self._alone: dict[Collective, tuple[FloatArray, FloatArray]] = {}
 
-    def all_reduce_s(self, inside: FloatArray, between: FloatArray) -> FloatArray:
-        """Return the time to reduce one bucket of each group, shape (..., groups).
+    def each_s(self, collective: Collective, inside: FloatArray, between: FloatArray) -> FloatArray:
+        """Return the time of a collective on one bucket of each group, shape (..., groups).
+
+        Of the parameters behind it where they are gathered, else of the gradients.
 
         Parameters
         ----------
         inside, between : ndarray, shape (...)
             Factors of the two levels.
         """
-        return self._slowed_s(Collective.ALL_REDUCE, self._reduced_bytes, inside, between)
-
-    def reduce_scatter_s(self, inside: FloatArray, between: FloatArray) -> FloatArray:
-        """Return the time to reduce and scatter one bucket of each group."""
-        return self._slowed_s(Collective.REDUCE_SCATTER, self._reduced_bytes, inside, between)
-
-    def all_reduce_of_shards_s(
-        self, ranks: FloatArray, inside: FloatArray, between: FloatArray
-    ) -> FloatArray:
-        """Return the time to reduce one of so many shards of one bucket of each group."""
-        shard = self._reduced_bytes / ranks[..., None]
-        return self._slowed_s(Collective.ALL_REDUCE, shard, inside, between)
-
-    def all_gather_s(self, inside: FloatArray, between: FloatArray) -> FloatArray:
-        """Return the time to gather the parameters behind one bucket of each group."""
-        rows = self._buckets
-        share = rows.parameter_bytes / np.maximum(rows.gradient_bytes, 1.0)
-        size_bytes = rows.size_bytes * share[..., None]
-        return self._slowed_s(Collective.ALL_GATHER, size_bytes, inside, between)
-
-    def _slowed_s(
-        self,
-        collective: Collective,
-        size_bytes: FloatArray,
-        inside: FloatArray,
-        between: FloatArray,
-    ) -> FloatArray:
         if collective not in self._alone:
-            self._alone[collective] = self._levels_s(collective, size_bytes)
+            gathers = collective is Collective.ALL_GATHER
+            size_bytes = self._parameter_bytes if gathers else self._reduced_bytes
+            whole = within = collective_time_s(collective, size_bytes, _wide(self._groups))
+            if np.any(self._groups.hosts > 1):
+                within = collective_time_s(
+                    collective, size_bytes, _wide(fullest_host(self._groups))
+                )
+                within = np.minimum(within, whole)
+            self._alone[collective] = whole, within
         whole, within = self._alone[collective]
         return whole * between[..., None] + within * (inside - 1)[..., None]
-
-    def _levels_s(
-        self, collective: Collective, size_bytes: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        whole = collective_time_s(collective, size_bytes, _wide(self._groups))
-        if not np.any(self._groups.hosts > 1):
-            return whole, whole
-        within = collective_time_s(collective, size_bytes, _wide(fullest_host(self._groups)))
-        return whole, np.minimum(within, whole)
 
 
 def fullest_host(groups: CommGroups) -> CommGroups:
@@ -223,7 +199,6 @@ def fullest_host(groups: CommGroups) -> CommGroups:
         groups,
         ranks=groups.largest_share,
         hosts=ones,
-        smallest_share=groups.largest_share,
         inter_class=np.full(ones.shape, int(LinkClass.NONE)),
         inter_bytes_per_s=np.full(ones.shape, np.inf),
         inter_latency_s=np.zeros(ones.shape),
@@ -284,19 +259,3 @@ def reductions_end_s(rows: GradientBuckets, alone: FloatArray, each_s: FloatArra
         ready = np.minimum(alone * rows.ready[..., group], backward_end)
         end = np.where(many > 0, np.maximum(end + many * one, ready + one), end)
     return end
-
-
-def replicated_streams(rows: GradientBuckets, alone: FloatArray, each_s: FloatArray) -> Streams:
-    """Return the streams of replicas that reduce every bucket beside the last backward pass.
-
-    Parameters
-    ----------
-    rows, alone, each_s
-        As for :func:`reductions_end_s`.
-    """
-    backward_end = alone * (1 - rows.optimizer_share)
-    return Streams(
-        compute_s=alone,
-        exposed_s=np.maximum(reductions_end_s(rows, alone, each_s) - backward_end, 0.0),
-        communication_s=(each_s * rows.count).sum(axis=-1) + np.zeros(alone.shape),
-    )

@@ -38,6 +38,7 @@ from dataclasses import replace
 import numpy as np
 
 from perfmodel.features.arrays import FloatArray
+from perfmodel.placement.collectives.collective_constants import Collective
 from perfmodel.placement.data_parallel.data_parallel_constants import (
     DataParallelConstants,
     fitted_constants,
@@ -187,5 +188,5 @@ def _gather_s(
     size_bytes = (rows.parameter_bytes / units)[..., None]
     # Buckets that hold the parameters themselves, one after the other.
     held = replace(rows, size_bytes=size_bytes, gradient_bytes=rows.parameter_bytes)
-    inside, between = known.slowdown_inside(groups), known.slowdown_between(groups)
-    return BucketTimes(held, groups).all_gather_s(inside, between)[..., 0] + known.bucket_s
+    gathered_s = BucketTimes(held, groups).each_s(Collective.ALL_GATHER, *known.slowdowns(groups))
+    return gathered_s[..., 0] + known.bucket_s

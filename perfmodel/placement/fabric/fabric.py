@@ -11,14 +11,13 @@ import numpy as np
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.placement.fabric.groups import CommGroups
+from perfmodel.placement.fabric.host_link import slot_bytes_per_s
 from perfmodel.placement.fabric.hosts import (
     Hosts,
-    are_joined,
-    as_one,
+    assumed_network,
+    joined_hosts,
     link_domains,
-    link_warnings,
     look_up_hosts,
-    network_between,
 )
 from perfmodel.placement.fabric.rank_groups import (
     STEADY,
@@ -28,7 +27,7 @@ from perfmodel.placement.fabric.rank_groups import (
     stride_and_size,
     strided_groups,
 )
-from perfmodel.placement.fabric.world_group import WorldGroup, world_group
+from perfmodel.placement.fabric.world_group import WorldGroup, world_columns, world_links
 from perfmodel.placement.topology.placement_checks import check_placement, resolved_plan
 from perfmodel.placement.topology.topology import Network, Placement, Plan
 
@@ -54,8 +53,9 @@ class Fabric:
         that the accelerators' own link joins (a TPU slice, an NVL72 rack).
     plan : Plan
         With ``data`` stated.
-    joined : bool
-        The accelerators' own link spans the hosts.
+    linked : tuple of Hosts
+        The hosts as links join their accelerators: slices, where the accelerators' own link spans
+        several hosts.
     warnings : tuple of str
         What had to be assumed.
 
@@ -76,7 +76,7 @@ class Fabric:
     hosts: tuple[Hosts, ...]
     network: Network | None
     plan: Plan
-    joined: bool = False
+    linked: tuple[Hosts, ...]
     warnings: tuple[str, ...] = ()
     _known: dict[_Layout, CommGroups] = field(default_factory=dict, repr=False, compare=False)
 
@@ -110,34 +110,44 @@ class Fabric:
         """
         plan = check_placement(placement, pointer=pointer)
         known = Catalog.default() if catalog is None else catalog
-        hosts = look_up_hosts(placement, known, pointer, latencies)
-        joined = are_joined(hosts, placement.network)
-        network, assumed = network_between(placement, hosts, joined)
+        hosts, said = look_up_hosts(placement, known, pointer, latencies)
+        warnings, linked = tuple(said), hosts
+        network = placement.network if placement.host_count > 1 else None
+        if placement.host_count > 1 and network is None:
+            slices = joined_hosts(hosts) if hosts[0].link.joins_hosts else None
+            linked = slices or hosts
+            if slices is None or slices[0].repeat > 1:
+                network, assumed = assumed_network(hosts, slices)
+                warnings = (assumed, *warnings)
         return cls(
             placement=placement,
             hosts=hosts,
+            linked=linked,
             network=network,
             plan=plan,
-            joined=joined,
-            warnings=(*assumed, *link_warnings(placement, hosts)),
+            warnings=warnings,
         )
 
     @cached_property
     def domains(self) -> LinkDomains:
         """What joins the ranks, as columns."""
-        return link_domains(as_one(self.hosts) if self.joined else self.hosts, self.network)
+        return link_domains(self.linked, self.network)
 
     @cached_property
     def world_group(self) -> WorldGroup:
         """All accelerators as one group, over its slowest links, as plain numbers."""
-        return world_group(as_one(self.hosts) if self.joined else self.hosts, self.network)
+        hosts = self.linked
+        shapes = [(one.link, one.count, slot_bytes_per_s(one.accelerator)) for one in hosts]
+        return WorldGroup(
+            float(sum([one.count * one.repeat for one in hosts])),
+            float(sum([one.repeat for one in hosts])),
+            world_links(tuple(shapes), self.network),
+        )
 
     @cached_property
     def world(self) -> CommGroups:
         """The same as columns of one row: equal to the slowest group of the world."""
-        group = self.world_group
-        spread = group.hosts > 1
-        return group.columns(float(min(one.count for one in self.hosts)) if spread else None)
+        return world_columns([self.world_group])
 
     @property
     def accelerators(self) -> tuple[AcceleratorSpec, ...]:

@@ -21,8 +21,8 @@ class CommGroups(Columns):
         Accelerators of the group, >= 1.
     hosts : ndarray of float
         Hosts they are spread over, >= 1.
-    largest_share, smallest_share : ndarray of float
-        Ranks on the fullest and on the emptiest of these hosts.
+    largest_share : ndarray of float
+        Ranks on the fullest of these hosts.
     intra_class, inter_class : ndarray of int
         :class:`LinkClass` inside a host and between hosts.
     intra_bytes_per_s : ndarray of float
@@ -37,7 +37,6 @@ class CommGroups(Columns):
     ranks: FloatArray
     hosts: FloatArray
     largest_share: FloatArray
-    smallest_share: FloatArray
     intra_class: IntArray
     inter_class: IntArray
     intra_bytes_per_s: FloatArray
@@ -66,7 +65,6 @@ class CommGroups(Columns):
             ranks=count,
             hosts=ones,
             largest_share=count,
-            smallest_share=count,
             intra_class=np.full(count.shape, int(link)),
             inter_class=np.full(count.shape, int(LinkClass.NONE)),
             intra_bytes_per_s=ones * np.asarray(bytes_per_s),

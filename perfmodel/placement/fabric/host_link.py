@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from types import MappingProxyType
 
 from perfmodel.devices.spec import AcceleratorSpec
@@ -25,11 +26,6 @@ _BRIDGED: Mapping[str, int] = MappingProxyType({"H100-NVL-94GB": 2, "H200-NVL": 
 #: Superchips that one switch joins across the hosts of a rack (NVL72). The rack of 32 GH200 is
 #: rare: most of them stand alone.
 _RACKS: Mapping[str, int] = MappingProxyType({"GB200": 72, "GB300": 72})
-
-#: Rates of slots. Specifications cannot be hashed; each is kept, so that no other one takes its
-#: identity.
-_SLOTS: dict[int, tuple[AcceleratorSpec, float]] = {}
-_MOST_SLOTS = 4_096
 
 #: GeForce cards since Turing (RTX 20, 30, 40, 50): the driver offers them peer access over their
 #: bridge alone, so that over PCIe every byte is written to the host's memory and read again.
@@ -99,6 +95,12 @@ def with_latency(link: Link, latencies: Mapping[str, float] | None = None) -> Li
     known = fitted("collectives")["link_latency_s"] if latencies is None else latencies
     learned = known.get(link.name)
     return link if learned is None else replace(link, latency_s=learned)
+
+
+@lru_cache(maxsize=4_096)
+def learned_link(spec: AcceleratorSpec, name: str | None) -> Link:
+    """Return :func:`link_of` a host's accelerators with its learned latency."""
+    return with_latency(link_of(spec, name))
 
 
 def has_peer_access(spec: AcceleratorSpec) -> bool:
@@ -187,7 +189,7 @@ def _at_rate_of(spec: AcceleratorSpec, key: str) -> Link:
         raise InvalidPlacementError(f"The catalogue gives {spec.name} the unknown link {key!r}.")
     if link.link_class is LinkClass.PCIE:
         # A slot of a newer generation makes no card faster.
-        slot = min(link.bytes_per_s, _slot_bytes_per_s(spec))
+        slot = min(link.bytes_per_s, slot_bytes_per_s(spec))
         return replace(link, bytes_per_s=slot) if has_peer_access(spec) else _by_way_of_host(slot)
     island = _BRIDGED.get(spec.name, 2) if link.link_class is LinkClass.NVLINK_PAIR else link.island
     rack = _RACKS.get(spec.name)
@@ -196,27 +198,19 @@ def _at_rate_of(spec: AcceleratorSpec, key: str) -> Link:
         bytes_per_s=spec.link_bandwidth_bytes_per_s or link.bytes_per_s,
         island=island,
         peers=island - 1 if link.link_class is LinkClass.NVLINK_PAIR and island else link.peers,
-        detour_bytes_per_s=_slot_bytes_per_s(spec) / (1 if has_peer_access(spec) else 2),
+        detour_bytes_per_s=slot_bytes_per_s(spec) / (1 if has_peer_access(spec) else 2),
         most=rack or link.most,
         joins_hosts=link.joins_hosts or rack is not None,
     )
 
 
-def _slot_bytes_per_s(spec: AcceleratorSpec) -> float:
+@lru_cache(maxsize=4_096)
+def slot_bytes_per_s(spec: AcceleratorSpec) -> float:
+    """Return what one accelerator can send out of its host: its PCIe slot; infinite without one."""
     if spec.pcie_generation is None:
         return float("inf")
     lanes = int(_lanes(spec).removeprefix("-x") or 16)
     return pcie_bytes_per_s(spec.pcie_generation, lanes)
-
-
-def network_reach_bytes_per_s(spec: AcceleratorSpec) -> float:
-    """Return what one accelerator can send out of its host: its PCIe slot; infinite without one."""
-    known = _SLOTS.get(id(spec))
-    if known is None:
-        if len(_SLOTS) >= _MOST_SLOTS:
-            _SLOTS.clear()
-        known = _SLOTS[id(spec)] = (spec, _slot_bytes_per_s(spec))
-    return known[1]
 
 
 def _through_host(spec: AcceleratorSpec) -> Link:
@@ -224,7 +218,7 @@ def _through_host(spec: AcceleratorSpec) -> Link:
     if spec.kind == "cpu":
         # Ranks share memory: each byte is written and read once, on either side.
         return replace(LINKS["host-memory"], bytes_per_s=spec.bandwidth_bytes_per_s / 4)
-    return _by_way_of_host(_slot_bytes_per_s(spec))
+    return _by_way_of_host(slot_bytes_per_s(spec))
 
 
 def _by_way_of_host(slot_bytes_per_s: float) -> Link:

@@ -9,11 +9,12 @@ import numpy as np
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.errors import UnknownAcceleratorError
+from perfmodel.errors import InvalidPlacementError, UnknownAcceleratorError
 from perfmodel.placement.fabric.host_link import (
     has_optional_bridge,
+    learned_link,
     link_of,
-    network_reach_bytes_per_s,
+    slot_bytes_per_s,
     with_latency,
 )
 from perfmodel.placement.fabric.rank_groups import LinkDomains
@@ -38,118 +39,107 @@ class Hosts:
     link: Link
 
 
+#: What cards take that no bridge joins.
+_BY_SLOT = (LinkClass.PCIE, LinkClass.NONE)
+
+
 def look_up_hosts(
     placement: Placement,
     catalog: Catalog,
     pointer: str,
     latencies: Mapping[str, float] | None,
-) -> tuple[Hosts, ...]:
-    """Return the hosts of a placement with their accelerators and links looked up."""
-    found = []
+) -> tuple[tuple[Hosts, ...], dict[str, None]]:
+    """Return the hosts of a placement with their accelerators and links looked up.
+
+    Returns
+    -------
+    hosts : tuple of Hosts
+    said : dict
+        In its keys what is said of links that were assumed and of hosts that are not built.
+    """
+    found: list[Hosts] = []
+    said: dict[str, None] = {}
     for position, node in enumerate(placement.nodes):
         here = f"{pointer}/nodes/{position}"
         try:
             spec = catalog.get(node.accelerator)
+            if latencies is None:
+                link = learned_link(spec, node.link)
+            else:
+                link = with_latency(link_of(spec, node.link), latencies)
         except UnknownAcceleratorError as error:
             error.pointer = f"{here}/accelerator"
             raise
-        if latencies is None:
-            link = _learned_link(spec, node.link, here)
-        else:
-            link = with_latency(link_of(spec, node.link, pointer=f"{here}/link"), latencies)
+        except InvalidPlacementError as error:
+            error.pointer = f"{here}/link"
+            raise
         found.append(Hosts(accelerator=spec, count=node.count, repeat=node.repeat, link=link))
-    return tuple(found)
+        if node.count > link.most:
+            hosts_of_8 = f"{-(-node.count // 8)}x(8x{spec.name})"
+            said[
+                f"{node.count} {spec.name} in one host: {link.name} joins at most {link.most} in "
+                f"hosts that are built. For hosts of 8 write '{hosts_of_8}'."
+            ] = None
+        elif (
+            node.count > 1
+            and node.link is None
+            and link.link_class in _BY_SLOT
+            and (has_optional_bridge(spec))
+        ):
+            way = "the host's memory" if link.name == "none" else link.name
+            said[
+                f"{spec.name} are taken as joined by {way} alone; where bridges join them write "
+                f"the link {spec.link}."
+            ] = None
+    return tuple(found), said
 
 
-#: Links by accelerator and written name. Specifications cannot be hashed; each is kept with its
-#: link, so that no other one takes its identity.
-_LEARNED: dict[tuple[int, str | None], tuple[AcceleratorSpec, Link]] = {}
-_MOST_LEARNED = 4_096
+def joined_hosts(hosts: tuple[Hosts, ...]) -> tuple[Hosts, ...] | None:
+    """Return the slices that the accelerators' own link makes of hosts; None where it joins none.
 
-
-def _learned_link(spec: AcceleratorSpec, name: str | None, here: str) -> Link:
-    known = _LEARNED.get((id(spec), name))
-    if known is None:
-        if len(_LEARNED) >= _MOST_LEARNED:
-            _LEARNED.clear()
-        known = spec, with_latency(link_of(spec, name, pointer=f"{here}/link"))
-        _LEARNED[id(spec), name] = known
-    return known[1]
-
-
-def are_joined(hosts: tuple[Hosts, ...], network: Network | None) -> bool:
-    """Tell whether the accelerators' own link spans the hosts, or whole slices of them."""
+    Parameters
+    ----------
+    hosts : tuple of Hosts
+        Without a network between them.
+    """
     first = hosts[0]
-    if network is not None or not first.link.joins_hosts:
-        return False
     total = sum(one.count * one.repeat for one in hosts)
     alike = all(one.link == first.link and one.accelerator == first.accelerator for one in hosts)
     slices = -(-total // first.link.most)
     equal = total % slices == 0 and all(total // slices % one.count == 0 for one in hosts)
-    return alike and (slices == 1 or equal)
+    if not (alike and (slices == 1 or equal)):
+        return None
+    return (replace(first, count=total // slices, repeat=slices),)
 
 
-def as_one(hosts: tuple[Hosts, ...]) -> tuple[Hosts, ...]:
-    """Return hosts that are joined as the one domain of links that they are, or equal ones."""
-    total = sum(one.count * one.repeat for one in hosts)
-    first = hosts[0]
-    slices = -(-total // first.link.most)
-    return (
-        Hosts(accelerator=first.accelerator, count=total // slices, repeat=slices, link=first.link),
-    )
-
-
-def network_between(
-    placement: Placement, hosts: tuple[Hosts, ...], joined: bool
-) -> tuple[Network | None, tuple[str, ...]]:
-    """Return the network between hosts, and what is said where it had to be assumed."""
-    slices = as_one(hosts)[0] if joined else None
-    if placement.host_count == 1 or (slices is not None and slices.repeat == 1):
-        return None, ()
-    if placement.network is not None:
-        return placement.network, ()
+def assumed_network(
+    hosts: tuple[Hosts, ...], slices: tuple[Hosts, ...] | None
+) -> tuple[Network, str]:
+    """Return the network that hosts, or the slices that they make, usually have, and say so."""
     network = default_network([one.accelerator for one in hosts])
     names = ", ".join(dict.fromkeys(one.accelerator.name for one in hosts))
-    if slices is not None:
-        own = placement.host_count // slices.repeat
-        return replace(
-            network,
-            bandwidth_bytes_per_s=own * network.bandwidth_bytes_per_s,
-            rails=own * network.rails,
-        ), (
-            f"{slices.repeat} sets of {slices.count} {names} that {slices.link.name} joins are "
-            f"assumed, with {network.name} of each host between them.",
+    count = sum(one.repeat for one in hosts)
+    if slices is None:
+        return network, (
+            f"No network between the {count} hosts is given; {network.name} is assumed, "
+            f"which hosts with {names} usually have. State it as in '@{network.name}'."
         )
-    return network, (
-        f"No network between the {placement.host_count} hosts is given; {network.name} is assumed, "
-        f"which hosts with {names} usually have. State it as in '@{network.name}'.",
+    (each,), own = slices, count // slices[0].repeat
+    return replace(
+        network,
+        bandwidth_bytes_per_s=own * network.bandwidth_bytes_per_s,
+        rails=own * network.rails,
+    ), (
+        f"{each.repeat} sets of {each.count} {names} that {each.link.name} joins are "
+        f"assumed, with {network.name} of each host between them."
     )
-
-
-def link_warnings(placement: Placement, hosts: tuple[Hosts, ...]) -> tuple[str, ...]:
-    """Return what is said of links that were assumed and of hosts that are not built."""
-    warnings = []
-    for one, node in zip(hosts, placement.nodes, strict=True):
-        name = one.accelerator.name
-        if one.count > one.link.most:
-            warnings.append(
-                f"{one.count} {name} in one host: {one.link.name} joins at most {one.link.most} "
-                f"in hosts that are built. For hosts of 8 write '{-(-one.count // 8)}x(8x{name})'."
-            )
-        elif node.link is None and one.count > 1 and has_optional_bridge(one.accelerator):
-            way = "the host's memory" if one.link.name == "none" else one.link.name
-            warnings.append(
-                f"{name} are taken as joined by {way} alone; where bridges join them write the "
-                f"link {one.accelerator.link}."
-            )
-    return tuple(dict.fromkeys(warnings)) if warnings else ()
 
 
 def link_domains(hosts: tuple[Hosts, ...], network: Network | None) -> LinkDomains:
     """Return what joins the ranks, as columns."""
     links = [one.link for one in hosts]
     adapter = np.inf if network is None else network.adapter_bytes_per_s
-    reach = [min(adapter, network_reach_bytes_per_s(one.accelerator)) for one in hosts]
+    reach = [min(adapter, slot_bytes_per_s(one.accelerator)) for one in hosts]
     islands = [np.inf if link.island is None else float(link.island) for link in links]
     return LinkDomains(
         repeats=np.array([one.repeat for one in hosts]),

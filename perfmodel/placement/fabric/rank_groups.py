@@ -232,7 +232,6 @@ def _groups(domains: LinkDomains, members: IntArray, *, steady: bool) -> CommGro
         ranks=np.full(group_count, float(size)),
         hosts=hosts.astype(np.float64),
         largest_share=largest,
-        smallest_share=np.minimum.reduceat(ranks_there, starts),
         intra_class=intra_class,
         inter_class=np.where(is_spread, domains.network_class, 0),
         intra_bytes_per_s=intra,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -16,10 +16,9 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fabric.host_link import (
     link_of,
-    network_reach_bytes_per_s,
+    slot_bytes_per_s,
     with_latency,
 )
-from perfmodel.placement.fabric.hosts import Hosts
 from perfmodel.placement.topology.links import Link, LinkClass
 from perfmodel.placement.topology.networks import default_network, network_class
 from perfmodel.placement.topology.topology import Network
@@ -59,43 +58,26 @@ class WorldGroup(NamedTuple):
         )
         return WorldGroup(links.largest_share, 1.0, alone)
 
-    def columns(self, smallest_share: float | None = None) -> CommGroups:
-        """Return the group as columns of one row.
 
-        Parameters
-        ----------
-        smallest_share : float or None
-            Ranks on the emptiest host; None: as many as on the fullest.
-        """
-        links = self.links
-        least = links.largest_share if smallest_share is None else smallest_share
-        numbers = {"ranks": self.ranks, "hosts": self.hosts, "smallest_share": least}
-        return CommGroups(
-            **{name: np.array([value]) for name, value in (numbers | links._asdict()).items()}
-        )
-
-
-def world_group(hosts: Sequence[Hosts], network: Network | None) -> WorldGroup:
-    """Return what :meth:`.fabric.Fabric.slowest_group` says of the world.
-
-    Parameters
-    ----------
-    hosts : sequence of Hosts
-        Those that are joined by their accelerators' own link count as one.
-    network : Network or None
-        Between them; None for one host.
-    """
-    shapes = [(one.link, one.count, network_reach_bytes_per_s(one.accelerator)) for one in hosts]
-    return WorldGroup(
-        float(sum([one.count * one.repeat for one in hosts])),
-        float(sum([one.repeat for one in hosts])),
-        _links(tuple(shapes), network),
-    )
+def world_columns(groups: Iterable[WorldGroup]) -> CommGroups:
+    """Return groups of all ranks as columns, one row each: equal to the slowest of their worlds."""
+    names = ("ranks", "hosts", *WorldLinks._fields)
+    rows = [(group.ranks, group.hosts, *group.links) for group in groups]
+    columns = zip(names, zip(*rows, strict=True), strict=True)
+    return CommGroups(**{name: np.array(column) for name, column in columns})
 
 
 @lru_cache(maxsize=8_192)
-def _links(shapes: tuple[tuple[Link, int, float], ...], network: Network | None) -> WorldLinks:
-    """Return the links of hosts by what joins their ranks, how many these are, and their slots."""
+def world_links(shapes: tuple[tuple[Link, int, float], ...], network: Network | None) -> WorldLinks:
+    """Return what joins all ranks of some hosts: what :meth:`.fabric.Fabric.slowest_group` says.
+
+    Parameters
+    ----------
+    shapes : tuple of (Link, int, float)
+        Of each host what joins its ranks, how many these are, and the rate of their slots.
+    network : Network or None
+        Between them; None for one host.
+    """
     largest = max(count for _, count, _ in shapes)
     talking = [link for link, count, _ in shapes if count > 1] or [link for link, _, _ in shapes]
     # As if every host had as many ranks as the fullest: the steady form of replicas.
@@ -162,8 +144,8 @@ def scaling_groups(
     --------
     >>> from perfmodel.devices.catalog import Catalog
     >>> groups = scaling_groups(Catalog.default().get("H100"), [1, 8, 12], 8)
-    >>> groups.hosts.tolist(), groups.smallest_share.tolist()
-    ([1.0, 1.0, 2.0], [1.0, 8.0, 4.0])
+    >>> groups.hosts.tolist(), groups.largest_share.tolist()
+    ([1.0, 1.0, 2.0], [1.0, 8.0, 8.0])
     """
     ranks = _counted(counts, per_host)
     own = with_latency(link_of(spec, link), latencies)
@@ -175,7 +157,6 @@ def scaling_groups(
         ranks=ranks,
         hosts=hosts,
         largest_share=largest,
-        smallest_share=ranks - (hosts - 1) * largest,
         intra_class=np.full(ranks.shape, int(own.link_class)),
         intra_bytes_per_s=own.bandwidth(largest, steady=True),
         intra_latency_s=np.full(ranks.shape, own.latency_s),
@@ -198,7 +179,7 @@ def _between(
 ) -> dict[str, npt.NDArray[Any]]:
     """Return what joins the hosts of each group; groups on one host need nothing."""
     is_spread = hosts > 1
-    reach = min(network.adapter_bytes_per_s, network_reach_bytes_per_s(spec))
+    reach = min(network.adapter_bytes_per_s, slot_bytes_per_s(spec))
     shared = network.shared_bytes_per_s
     return {
         "inter_class": np.where(is_spread, int(network_class(network)), int(LinkClass.NONE)),

@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +35,7 @@ import numpy.typing as npt
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.feeding.input_samples import SampleCost
-from perfmodel.placement.topology.topology import Locality
+from perfmodel.placement.topology.topology import Locality, Placement
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,6 +89,17 @@ class InputPipeline:
     workers: int | None = None
     storage_bytes_per_s: float | None = None
     locality: Locality | None = None
+
+    @classmethod
+    def of(cls, placement: Placement, sample: SampleCost) -> Self:
+        """Return what feeds the accelerators of a host of a placement."""
+        return cls(
+            sample=sample,
+            cpu_cores=placement.cpu_cores,
+            workers=placement.loader_workers,
+            storage_bytes_per_s=placement.storage_bytes_per_s,
+            locality=placement.storage_locality,
+        )
 
     def __post_init__(self) -> None:
         for name in ("cpu_cores", "storage_bytes_per_s"):

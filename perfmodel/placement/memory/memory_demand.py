@@ -134,14 +134,19 @@ def overhead(
     """
     cells = len(accelerators)
     is_gpu = np.array([spec.kind == "gpu" for spec in accelerators], dtype=np.bool_)
-    factor, held = workload_factor(job, constants)
-    # Once for each accelerator: a curve has thousands of cells of one.
-    each = {id(spec): spec for spec in accelerators}
-    known = {key: runtime_bytes(spec, constants) for key, spec in each.items()}
+    # Of its generation where that was measured, else of a typical GPU; once for each accelerator,
+    # since a curve has thousands of cells of one.
+    measured = constants["runtime_bytes"]
+    known = {
+        key: float(measured.get(generation(spec), measured["gpu"]))
+        if spec.kind == "gpu"
+        else _OTHER_RUNTIME_BYTES[spec.kind]
+        for key, spec in {id(spec): spec for spec in accelerators}.items()
+    }
     return Overhead(
         runtime_bytes=np.array([known[id(spec)] for spec in accelerators]),
-        held_bytes=np.where(is_gpu, held * held_share(job, replicas), 0.0),
-        factor=np.full(cells, factor * (1 + constants["scattered_share"])),
+        held_bytes=np.where(is_gpu, constants["held_bytes"] * held_share(job, replicas), 0.0),
+        factor=np.full(cells, constants["factor"] * (1 + constants["scattered_share"])),
         has_allocator=is_gpu,
         is_fused=np.full(cells, is_fused(job)),
         is_modern=np.full(cells, is_modern(job)),
@@ -174,20 +179,6 @@ def held_share(job: Job | None, replicas: npt.ArrayLike) -> FloatArray:
     return np.asarray((1 + 1 / count) / 2 if is_divided else np.ones(count.shape))
 
 
-def runtime_bytes(accelerator: AcceleratorSpec, constants: Mapping[str, Any]) -> float:
-    """Return what a process holds on an accelerator before the first tensor.
-
-    Returns
-    -------
-    float
-        Of its generation where that was measured, else of a typical GPU.
-    """
-    if accelerator.kind != "gpu":
-        return _OTHER_RUNTIME_BYTES[accelerator.kind]
-    known = constants["runtime_bytes"]
-    return float(known.get(generation(accelerator), known["gpu"]))
-
-
 def generation(accelerator: AcceleratorSpec) -> str:
     """Return the first word of the architecture: ``"Ampere"`` of ``"Ampere GA100"``."""
     return accelerator.architecture.partition(" ")[0]
@@ -204,27 +195,22 @@ def constants_for(job: Job | None, constants: Mapping[str, Any]) -> Mapping[str,
     ----------
     constants : mapping
         As the fit writes them.
+
+    Returns
+    -------
+    mapping
+        With ``f`` as ``factor`` and ``F`` as ``held_bytes``: 1 and 0 unless training of the
+        workload was measured.
     """
     common: Mapping[str, Any] = constants["common"]
+    unmeasured = {"factor": 1.0, "held_bytes": 0.0}
     if job is not None and job.mode is Mode.INFERENCE:
-        return {**constants, "deviation": common["deviation"]}
-    return common if _measured(job, constants) is None else constants
-
-
-def _measured(job: Job | None, constants: Mapping[str, Any]) -> Mapping[str, float] | None:
-    if job is None or job.mode is not Mode.TRAINING:
-        return None
-    found: Mapping[str, float] | None = constants.get("workloads", {}).get(job.model)
-    return found
-
-
-def workload_factor(job: Job | None, constants: Mapping[str, Any]) -> tuple[float, float]:
-    """Return ``f`` and ``F`` of a job: 1 and 0 unless its training was measured."""
-    known = _measured(job, constants)
+        return {**constants, "deviation": common["deviation"], **unmeasured}
+    known = None if job is None else constants.get("workloads", {}).get(job.model)
     if job is None or known is None:
-        return 1.0, 0.0
-    factor = known["half" if is_half(job) else "full"]
-    return factor * (known["older"] if is_older(job) else 1.0), known["held_bytes"]
+        return {**common, **unmeasured}
+    factor = known["half" if is_half(job) else "full"] * (known["older"] if is_older(job) else 1.0)
+    return {**constants, "factor": factor, "held_bytes": known["held_bytes"]}
 
 
 def is_half(job: Job) -> bool:
@@ -239,13 +225,9 @@ def is_fused(job: Job | None) -> bool:
 
 def is_modern(job: Job | None) -> bool:
     """Tell whether a job runs on torch 2 or later; where nothing is said, it does."""
-    return _torch(job) >= _MODERN_TORCH
+    return torch_version({} if job is None else job.software) >= _MODERN_TORCH
 
 
-def is_older(job: Job | None) -> bool:
+def is_older(job: Job) -> bool:
     """Tell whether a job runs on a release before 1.7."""
-    return _torch(job) < _OLDER_TORCH
-
-
-def _torch(job: Job | None) -> float:
-    return torch_version({} if job is None else job.software)
+    return torch_version(job.software) < _OLDER_TORCH

@@ -138,6 +138,10 @@ def memory_parts(profile: MemoryProfile, plan: MemoryPlan | None = None) -> Memo
         None: one accelerator.
     """
     plan = plan or MemoryPlan()
+    in_flight = _in_flight(plan)
+    # Of the activations of one micro-batch the first stage keeps so many times its share.
+    whole = np.where(plan.sequence_parallel, 0.0, _WHOLE_SHARE)
+    split = (1 - whole) / plan.tensor + whole
     data, tensor, pipeline, context, expert, stage, kept = np.broadcast_arrays(
         np.atleast_1d(np.asarray(plan.data, dtype=np.float64)),
         plan.tensor,
@@ -145,7 +149,7 @@ def memory_parts(profile: MemoryProfile, plan: MemoryPlan | None = None) -> Memo
         plan.context,
         plan.expert,
         plan.zero_stage,
-        _activations_kept(plan),
+        in_flight * split / (np.asarray(plan.pipeline, dtype=np.float64) * plan.context),
     )
     # Whole experts are not split over the tensor ranks.
     expert = np.where(data % expert > 0, expert / tensor, expert)
@@ -171,15 +175,18 @@ def memory_parts(profile: MemoryProfile, plan: MemoryPlan | None = None) -> Memo
         + profile.input_bytes / context
         + profile.optimizer_state_bytes * state
     )
+    # Copies of all gradients, or of two pieces at a time.
+    buckets = profile.gradient_bytes * own
+    buckets = np.where(stage >= 2, np.minimum(buckets, 2 * _BUCKET_BYTES), buckets)
     # One for each parameter is there for sure; what else counts as a gradient may be passing.
     settled = min(profile.gradient_bytes, profile.parameter_bytes)
     return MemoryParts(
         held_bytes=held,
-        activation_corners=_passing(profile, plan) * kept[:, None],
+        activation_corners=_passing(profile, plan, in_flight) * kept[:, None],
         gradient_corners=profile.gradient_corners * gradients[:, None],
         gradient_bytes=profile.gradient_bytes * gradients,
         optimizer_bytes=profile.optimizer_bytes * state,
-        bucket_bytes=_bucket_bytes(profile.gradient_bytes * own, replicas, stage),
+        bucket_bytes=np.where(replicas > 1, buckets, 0.0),
         attention_bytes=profile.attention_bytes * kept,
         convolution_bytes=profile.convolution_bytes * kept,
         reserved_ratio=np.full(kept.shape, profile.reserved_ratio),
@@ -234,14 +241,13 @@ def stacked(parts: list[MemoryParts]) -> MemoryParts:
     return MemoryParts(**{name: joined(name) for name in MemoryParts.__dataclass_fields__})
 
 
-def _passing(profile: MemoryProfile, plan: MemoryPlan) -> FloatArray:
+def _passing(profile: MemoryProfile, plan: MemoryPlan, in_flight: FloatArray) -> FloatArray:
     """Return the activations of one micro-batch in flight, shape (cells or 1, corners)."""
     corners = profile.activation_corners[None, :] * plan.activation_share
     if not plan.has_copies:
         return corners
     copies = np.minimum(0.5 * (1 - plan.expert_share) * profile.parameter_bytes, corners)
-    in_flight = np.atleast_1d(_in_flight(plan))[:, None]
-    return np.asarray(corners - copies * (1 - 1 / in_flight))
+    return np.asarray(corners - copies * (1 - 1 / np.atleast_1d(in_flight)[:, None]))
 
 
 def _in_flight(plan: MemoryPlan) -> FloatArray:
@@ -256,14 +262,6 @@ def _in_flight(plan: MemoryPlan) -> FloatArray:
     return in_flight
 
 
-def _activations_kept(plan: MemoryPlan) -> FloatArray:
-    """Return the share of the activations of one micro-batch that the first stage keeps."""
-    pipeline, in_flight = np.asarray(plan.pipeline, dtype=np.float64), _in_flight(plan)
-    whole = np.where(plan.sequence_parallel, 0.0, _WHOLE_SHARE)
-    split = (1 - whole) / plan.tensor + whole
-    return np.asarray(in_flight * split / (pipeline * plan.context))
-
-
 def _own_share(
     model: FloatArray,
     replicas: FloatArray,
@@ -276,9 +274,3 @@ def _own_share(
     common = (1 - expert_share) / np.where(shares, replicas, 1.0)
     experts = expert_share / (expert * np.where(shares, replicas / expert, 1.0))
     return np.asarray((common + experts) / model)
-
-
-def _bucket_bytes(gradients: FloatArray, replicas: FloatArray, stage: FloatArray) -> FloatArray:
-    """Return buckets: copies of all gradients, or of two pieces at a time."""
-    buckets = np.where(stage >= 2, np.minimum(gradients, 2 * _BUCKET_BYTES), gradients)
-    return np.where(replicas > 1, buckets, 0.0)

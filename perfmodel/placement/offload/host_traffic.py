@@ -37,7 +37,7 @@ import numpy as np
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.arrays import FloatArray
-from perfmodel.placement.fabric.host_link import network_reach_bytes_per_s
+from perfmodel.placement.fabric.host_link import slot_bytes_per_s
 
 #: Parameters that Adam updates on a host in a second.
 UPDATED_PER_S = 4e9
@@ -112,5 +112,5 @@ def copied_bytes_per_s(spec: AcceleratorSpec) -> float | None:
     """
     if (spec.form_factor or "").startswith("Superchip"):
         return _COPIED_SHARE * _SUPERCHIP_BYTES_PER_S
-    slot = network_reach_bytes_per_s(spec)
+    slot = slot_bytes_per_s(spec)
     return None if slot == float("inf") or spec.kind == "cpu" else _COPIED_SHARE * slot

@@ -167,4 +167,4 @@ def _neighbours(groups: CommGroups) -> CommGroups:
     ranks = np.minimum(groups.ranks, 2.0)
     hosts = np.minimum(groups.hosts, ranks)
     share = np.where(hosts > 1, 1.0, ranks)
-    return replace(groups, ranks=ranks, hosts=hosts, largest_share=share, smallest_share=share)
+    return replace(groups, ranks=ranks, hosts=hosts, largest_share=share)

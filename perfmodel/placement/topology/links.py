@@ -71,10 +71,6 @@ class Link:
     most: int = 16
     joins_hosts: bool = False
 
-    def __hash__(self) -> int:
-        # Of what tells links apart: a hash of all fields takes ten times as long.
-        return hash((self.name, self.bytes_per_s))
-
     def bandwidth(self, ranks: npt.ArrayLike, *, steady: bool = False) -> FloatArray:
         """Return the rate of one accelerator within a group of so many on the host.
 

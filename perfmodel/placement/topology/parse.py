@@ -42,6 +42,8 @@ from perfmodel.placement.topology.topology import (
     Sharing,
 )
 
+#: What placements do not say of themselves.
+_UNWRITTEN = ("read_as", "accelerator_count", "host_count")
 #: What plans say only where it says something.
 _SAID: Mapping[str, Any] = {"replicate": 1, "offload": []}
 
@@ -182,7 +184,7 @@ def _plan(fields: Fields) -> Plan:
 def placement_to_dict(placement: Placement) -> dict[str, Any]:
     """Return the long form as plain JSON values, every field stated but for what says nothing."""
     return {
-        **{name: value for name, value in _values(placement).items() if name != "read_as"},
+        **{name: value for name, value in _values(placement).items() if name not in _UNWRITTEN},
         "nodes": [_values(node) for node in placement.nodes],
         "network": placement.network and _values(placement.network),
         "plan": {

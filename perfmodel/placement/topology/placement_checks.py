@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import replace
 from functools import lru_cache
 
@@ -10,7 +11,6 @@ from perfmodel.errors import InvalidPlacementError
 from perfmodel.placement.topology.strict_fields import LEAST_AMOUNT
 from perfmodel.placement.topology.topology import (
     REPLICAS,
-    Network,
     Offload,
     Placement,
     Plan,
@@ -25,6 +25,23 @@ MAX_ENTRIES = 10_000
 
 #: The least share of an accelerator that is answered for.
 LEAST_FRACTION = 1e-3
+
+_Limits = tuple[str, float, float, str]
+
+#: Least and most of what a network and a placement state, and how that is said.
+_OF_NETWORK: tuple[_Limits, ...] = (
+    ("bandwidth_bytes_per_s", math.ulp(0.0), sys.float_info.max, "a finite number above 0"),
+    ("latency_s", 0.0, sys.float_info.max, "a finite number of at least 0"),
+    ("oversubscription", 1.0, sys.float_info.max, "at least 1 (1: none)"),
+    ("rails", 1, math.inf, "at least 1"),
+)
+_OWN: tuple[_Limits, ...] = (
+    ("fraction", LEAST_FRACTION, 1.0, f"at least {LEAST_FRACTION:g} and at most 1"),
+    *(
+        (word, LEAST_AMOUNT, sys.float_info.max, f"a finite number of at least {LEAST_AMOUNT:g}")
+        for word in ("power_limit_w", "storage_bytes_per_s", "cpu_cores")
+    ),
+)
 
 
 def check_placement(placement: Placement, *, pointer: str = "/placement") -> Plan:
@@ -54,18 +71,12 @@ def check_placement(placement: Placement, *, pointer: str = "/placement") -> Pla
             pointer=f"{pointer}/nodes",
         )
     plan = resolved_plan(placement, pointer=pointer)
-    if placement.network is not None:
-        _check_network(placement.network, f"{pointer}/network")
-    fraction = placement.fraction
-    if fraction is not None and not LEAST_FRACTION <= fraction <= 1:
-        allowed = f"at least {LEAST_FRACTION:g} and at most 1"
-        raise _out_of_range("fraction", allowed, fraction, pointer)
-    for word in ("power_limit_w", "storage_bytes_per_s", "cpu_cores"):
-        value = getattr(placement, word)
-        if value is not None and not LEAST_AMOUNT <= value < math.inf:
-            raise _out_of_range(
-                word, f"a finite number of at least {LEAST_AMOUNT:g}", value, pointer
-            )
+    limited = ((placement.network, f"{pointer}/network", _OF_NETWORK), (placement, pointer, _OWN))
+    for stated, here, limits in limited:
+        for word, least, most, said in () if stated is None else limits:
+            value = getattr(stated, word)
+            if value is not None and not least <= value <= most:
+                raise _out_of_range(word, said, value, here)
     return plan
 
 
@@ -203,19 +214,6 @@ def _check_schedule(plan: Plan, here: str) -> None:
             "or leave the schedule out.",
             pointer=f"{here}/schedule",
         )
-
-
-def _check_network(network: Network, here: str) -> None:
-    if not 0 < network.bandwidth_bytes_per_s < math.inf:
-        value = network.bandwidth_bytes_per_s
-        raise _out_of_range("bandwidth_bytes_per_s", "a finite number above 0", value, here)
-    if not 0 <= network.latency_s < math.inf:
-        raise _out_of_range("latency_s", "a finite number of at least 0", network.latency_s, here)
-    if not 1 <= network.oversubscription < math.inf:
-        value = network.oversubscription
-        raise _out_of_range("oversubscription", "at least 1 (1: none)", value, here)
-    if network.rails < 1:
-        raise _out_of_range("rails", "at least 1", network.rails, here)
 
 
 def _out_of_range(word: str, wanted: str, value: float, here: str) -> InvalidPlacementError:

@@ -101,10 +101,6 @@ class Network:
     oversubscription: float = 1.0
     rails: int = 1
 
-    def __hash__(self) -> int:
-        # Of what tells networks apart: a hash of all fields takes several times as long.
-        return hash((self.name, self.bandwidth_bytes_per_s))
-
     @property
     def shared_bytes_per_s(self) -> float:
         """What a host can send while all others do."""
@@ -228,26 +224,24 @@ class Placement:
     loader_workers: int | None = None
     storage_locality: Locality | None = None
     read_as: tuple[str, ...] = ()
+    #: Accelerators and hosts in all.
+    accelerator_count: int = field(init=False, repr=False, compare=False)
+    host_count: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.nodes:
             raise InvalidPlacementError(
                 "A placement needs at least one node; got none.", pointer="/placement/nodes"
             )
+        accelerators = hosts = 0
         for position, node in enumerate(self.nodes):
+            accelerators += node.count * node.repeat
+            hosts += node.repeat
             if node.count < 1 or node.repeat < 1:
                 word, value = ("count", node.count) if node.count < 1 else ("repeat", node.repeat)
                 raise InvalidPlacementError(
                     f"{word} must be at least 1; got {value}.",
                     pointer=f"/placement/nodes/{position}/{word}",
                 )
-
-    @property
-    def accelerator_count(self) -> int:
-        """Accelerators in all."""
-        return sum([node.count * node.repeat for node in self.nodes])
-
-    @property
-    def host_count(self) -> int:
-        """Hosts in all."""
-        return sum([node.repeat for node in self.nodes])
+        object.__setattr__(self, "accelerator_count", accelerators)
+        object.__setattr__(self, "host_count", hosts)

@@ -5,8 +5,12 @@ import numpy as np
 import pytest
 
 from perfmodel.placement.collectives.collective_constants import Collective, CollectiveConstants
-from perfmodel.placement.collectives.collective_forms import Cost, form_costs, link_rates
-from perfmodel.placement.collectives.collectives import collective_time_s
+from perfmodel.placement.collectives.collectives import (
+    Cost,
+    collective_time_s,
+    form_costs,
+    link_rates,
+)
 from perfmodel.placement.fabric.groups import CommGroups, FloatArray
 from perfmodel.placement.topology.links import LinkClass
 
@@ -38,7 +42,6 @@ def spread(
         group,
         hosts=np.array([hosts]),
         largest_share=np.array([share]),
-        smallest_share=np.array([share]),
         inter_class=np.array([int(network)]),
         inter_bytes_per_s=np.array([inter]),
         inter_latency_s=np.array([5e-6]),
@@ -181,7 +184,6 @@ def test_every_input_gives_a_finite_time(collective: Collective) -> None:
         ranks=share * hosts,
         hosts=hosts,
         largest_share=share,
-        smallest_share=share,
         intra_class=generator.integers(0, 9, count),
         inter_class=generator.integers(0, 9, count),
         intra_bytes_per_s=generator.choice([0.0, 1.0, 1e9, 1e12, np.inf], count),
@@ -195,7 +197,7 @@ def test_every_input_gives_a_finite_time(collective: Collective) -> None:
 
 def test_uneven_hosts_send_as_their_fullest() -> None:
     # 1 + 1 + 4 ranks: the host of four sends 4 * 2/6 of a payload out, one alone 1 * 5/6.
-    uneven = replace(spread(6, 3), largest_share=np.array([4.0]), smallest_share=np.array([1.0]))
+    uneven = replace(spread(6, 3), largest_share=np.array([4.0]))
     even = spread(6, 3)  # 2 * 4/6 of a payload: as much as the host of four
     times = [collective_time_s(Collective.ALL_TO_ALL, 1e10, g)[0] for g in (uneven, even)]
     assert times[0] == pytest.approx(times[1], rel=1e-3)
@@ -211,7 +213,6 @@ def test_a_fuller_last_host_is_never_faster(collective: Collective) -> None:
         replace(
             spread(int(n), hosts),
             largest_share=np.array([float(per_host)]),
-            smallest_share=np.array([n - per_host * (hosts - 1)]),
         )
         for n in ranks
     ]

@@ -4,10 +4,14 @@ import pytest
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.placement.collectives.collective_constants import Collective
-from perfmodel.placement.collectives.collective_forms import FormCurve, fastest_s, form_curves
-from perfmodel.placement.collectives.collectives import collective_time_s
+from perfmodel.placement.collectives.collectives import (
+    FormCurve,
+    collective_time_s,
+    fastest_s,
+    form_curves,
+)
 from perfmodel.placement.fabric.fabric import Fabric
-from perfmodel.placement.fabric.world_group import WorldGroup, WorldLinks
+from perfmodel.placement.fabric.world_group import WorldGroup, WorldLinks, world_columns
 from perfmodel.placement.topology.links import LinkClass
 from perfmodel.placement.topology.networks import named_network
 from perfmodel.placement.topology.topology import Network, Node, Placement
@@ -53,7 +57,7 @@ def test_curves_are_the_columns_in_plain_numbers_on_every_accelerator() -> None:
     groups = {_on(name, *case) for name in Catalog.default().names() for case in cases}
     for asked in (*GROUPS, *groups):
         for collective in SHARING:
-            times = collective_time_s(collective, SIZES, asked.columns())
+            times = collective_time_s(collective, SIZES, world_columns([asked]))
             found = fastest_s(form_curves(collective, asked), SIZES)
             assert found == pytest.approx(times.tolist(), rel=1e-14), (collective, asked)
 

@@ -38,7 +38,6 @@ def _many_hosts(ranks: npt.ArrayLike, bytes_per_s: npt.ArrayLike) -> CommGroups:
         groups,
         hosts=hosts,
         largest_share=np.minimum(groups.ranks, 8),
-        smallest_share=np.minimum(groups.ranks, 8),
         inter_class=np.where(several, int(LinkClass.RDMA), int(LinkClass.NONE)),
         inter_bytes_per_s=np.where(several, bytes_per_s, np.inf),
         inter_latency_s=np.where(several, 5e-6, 0.0),

@@ -7,9 +7,8 @@ from perfmodel.placement.data_parallel.data_parallel import data_parallel_parts
 from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets
 from perfmodel.placement.data_parallel.one_step import (
     BucketNumbers,
-    GroupCosts,
-    OneReplicaGroup,
     StepNumbers,
+    one_step,
 )
 from perfmodel.placement.data_parallel.step_profile import StepProfile
 from perfmodel.placement.fabric.fabric import Fabric
@@ -41,13 +40,14 @@ def test_numbers_are_the_columns(
     text: str, pieces: int, alone_s: float, stage: int, micro: int
 ) -> None:
     fabric, buckets = Fabric.of(parse_placement(text)), gradient_buckets(profile(pieces))
-    numbers, costs = BucketNumbers.of(buckets), GroupCosts.of(fabric.world_group)
-    group = OneReplicaGroup(numbers, costs, 0.02, zero_stage=stage, accumulation_steps=micro)
+    (found,) = one_step(
+        BucketNumbers.of(buckets), fabric.world_group, [alone_s],
+        straggler=0.02, zero_stage=stage, accumulation_steps=micro,
+    )  # fmt: skip
     world = fabric.slowest_group(Dimension.WORLD)
     parts = data_parallel_parts(
         buckets, [alone_s], world, straggler=0.02, zero_stage=stage, accumulation_steps=micro
     )
-    found = group.step(alone_s)
     for name in StepNumbers._fields:
         assert getattr(found, name) == pytest.approx(getattr(parts, name)[0], rel=1e-12), name
     assert found.step_time_s == pytest.approx(parts.step_time_s[0], rel=1e-12)
@@ -55,12 +55,16 @@ def test_numbers_are_the_columns(
 
 def test_one_rank_is_the_single_step() -> None:
     buckets = BucketNumbers.of(gradient_buckets(profile(5)))
-    costs = GroupCosts.of(Fabric.of(parse_placement("A100")).world_group)
-    assert OneReplicaGroup(buckets, costs, 0.5).step(0.1) == StepNumbers(0.1)
+    alone = Fabric.of(parse_placement("A100")).world_group
+    assert one_step(buckets, alone, [0.1, 0.2], straggler=0.5) == [
+        StepNumbers(0.1), StepNumbers(0.2),
+    ]  # fmt: skip
 
 
-def test_costs_know_when_the_slowest_rank_is_waited_for() -> None:
-    one, eight = (Fabric.of(parse_placement(text)).world_group for text in ("A100", "8xA100"))
-    # sqrt(2 ln 8) = sqrt(4.1589) = 2.0393 spreads above the mean; one rank waits for nobody.
-    assert GroupCosts.of(one).excess == 0.0
-    assert GroupCosts.of(eight).excess == pytest.approx(2.0393, abs=1e-4)
+def test_the_slowest_rank_is_waited_for() -> None:
+    buckets = BucketNumbers.of(gradient_buckets(profile(5)))
+    eight = Fabric.of(parse_placement("8xA100")).world_group
+    (even,), (uneven,) = (one_step(buckets, eight, [0.1], straggler=of) for of in (0.0, 0.5))
+    # sqrt(2 ln 8) = sqrt(4.1589) = 2.0393 spreads of 0.05 s above the mean.
+    waited_s = uneven.overhead_s - even.overhead_s
+    assert waited_s == pytest.approx(0.05 * 2.0393, rel=1e-4)

@@ -6,7 +6,7 @@ from dataclasses import fields
 from perfmodel.devices.catalog import Catalog
 from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.fabric.groups import CommGroups
-from perfmodel.placement.fabric.host_link import link_of, network_reach_bytes_per_s
+from perfmodel.placement.fabric.host_link import link_of, slot_bytes_per_s
 from perfmodel.placement.fabric.rank_groups import Dimension
 from perfmodel.placement.topology.networks import named_network
 from perfmodel.placement.topology.parse import parse_placement
@@ -33,7 +33,7 @@ def test_equal_hosts_are_what_the_groups_say() -> None:
     catalog, seen = Catalog.default(), set()
     for name, network in itertools.product(catalog.names(), NETWORKS):
         spec = catalog.get(name)
-        links = (link_of(spec), network_reach_bytes_per_s(spec), network)
+        links = (link_of(spec), slot_bytes_per_s(spec), network)
         if network and links in seen:  # what is assumed without one follows the accelerator too
             continue
         seen.add(links)

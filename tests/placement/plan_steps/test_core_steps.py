@@ -46,7 +46,7 @@ def test_copies_for_one_host_are_sent_together() -> None:
     alone = CommGroups.one_host(np.array([8.0]), LinkClass.NVSWITCH, 1e11)
     spread = replace(
         alone, hosts=np.array([2.0]), largest_share=np.array([4.0]),
-        smallest_share=np.array([4.0]), inter_class=np.array([int(LinkClass.RDMA)]),
+        inter_class=np.array([int(LinkClass.RDMA)]),
         inter_bytes_per_s=np.array([1e9]), inter_latency_s=np.array([1e-6]),
     )  # fmt: skip
     single = replace(plans, shape=replace(plans.shape, experts_per_token=np.array([1.0])))

@@ -10,7 +10,7 @@ from perfmodel.errors import InvalidPlacementError
 from perfmodel.placement.fabric.host_link import (
     has_optional_bridge,
     link_of,
-    network_reach_bytes_per_s,
+    slot_bytes_per_s,
 )
 from perfmodel.placement.topology.links import (
     FAMILIES,
@@ -177,5 +177,5 @@ def test_bridges_that_are_sold_apart_are_told_from_those_that_are_not() -> None:
 
 
 def test_an_accelerator_reaches_the_network_through_its_slot() -> None:
-    assert network_reach_bytes_per_s(CATALOG.get("T4")) == pcie_bytes_per_s(3)
-    assert network_reach_bytes_per_s(CATALOG.get("TPU-v4")) == np.inf
+    assert slot_bytes_per_s(CATALOG.get("T4")) == pcie_bytes_per_s(3)
+    assert slot_bytes_per_s(CATALOG.get("TPU-v4")) == np.inf
