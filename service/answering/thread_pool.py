@@ -95,8 +95,9 @@ class ThreadPool:
         work = self.submit(action, *args)
         try:
             return await while_connected(work)
-        finally:
+        except BaseException:  # the caller has gone, or so has the task that waits
             work.cancel()
+            raise
 
     def submit(self, action: Callable[..., T], *args: Any) -> Work[T]:
         """Run something, for the caller whose request this is and on its terms.
@@ -119,7 +120,7 @@ class ThreadPool:
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("The threads have ended.")
-            refusal = self._refusal(work.caller)
+            refusal = self.refusal(work.caller)
             if refusal is not None:
                 raise refusal
             work.pool = self
@@ -131,10 +132,22 @@ class ThreadPool:
         if begins:
             self._pool.submit(self._work_off)
 
-    def refusal(self) -> PerfModelError | None:
-        """Return what :meth:`submit` would raise to the caller whose request this is."""
-        with self._lock:
-            return self._refusal(terms_of_request().caller)
+    def refusal(self, caller: str) -> PerfModelError | None:
+        """Return what :meth:`submit` would raise to a caller by now, or None."""
+        if self.count >= self._most:
+            return OverloadedError(
+                f"{self.count} questions already wait for a capture or the model. Try again "
+                "later, or state deadline_ms to be answered by the analytical model."
+            )
+        if caller in ("", GUEST):
+            return None
+        waiting = self._queue.open_of(caller)
+        if waiting < self._most_of_a_key:
+            return None
+        return TooManyWaitingError(
+            f"{waiting} questions of this key already wait. Let some be answered first, and "
+            "try again."
+        )
 
     def take_back(self, work: Work[Any]) -> bool:
         """Forget what waits; False where it has begun."""
@@ -155,22 +168,6 @@ class ThreadPool:
             Future.cancel(work)
         self._depth.dec(len(left))
         self._pool.shutdown(wait=False, cancel_futures=True)
-
-    def _refusal(self, caller: str) -> PerfModelError | None:
-        if self.count >= self._most:
-            return OverloadedError(
-                f"{self.count} questions already wait for a capture or the model. Try again "
-                "later, or state deadline_ms to be answered by the analytical model."
-            )
-        if caller in ("", GUEST):
-            return None
-        waiting = self._queue.open_of(caller)
-        if waiting < self._most_of_a_key:
-            return None
-        return TooManyWaitingError(
-            f"{waiting} questions of this key already wait. Let some be answered first, and "
-            "try again."
-        )
 
     def _work_off(self) -> None:
         """Run what waits, one after the other, as long as there is anything for this thread."""

@@ -58,7 +58,7 @@ class BeforeRoutes:
         """Answer a request, refuse it, or pass it on."""
         is_post = scope["type"] == "http" and scope["method"] == "POST"
         if is_post and scope["path"] in _IN_THREADS:
-            refusal = self._dispatcher.threads.refusal()
+            refusal = self._dispatcher.threads.refusal(scope.get("caller") or "")
             if refusal is not None and _may_be_refused(scope):
                 await self._refuse(refusal, scope, receive, send)
                 return
