@@ -133,7 +133,7 @@ class ThreadPool:
             self._pool.submit(self._work_off)
 
     def refusal(self, caller: str) -> PerfModelError | None:
-        """Return what :meth:`submit` would raise to a caller by now, or None."""
+        """Return what :meth:`submit` would raise to a caller as things stand, or None."""
         if self.count >= self._most:
             return OverloadedError(
                 f"{self.count} questions already wait for a capture or the model. Try again "
