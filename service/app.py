@@ -16,23 +16,19 @@ from service.access import install as access
 from service.adapters import dstack, kserve, slurm
 from service.adapters.kubernetes import extender, volcano, webhook
 from service.adapters.kubernetes.cluster import Cluster
-from service.answering.hang_ups import NoticesHangUps
+from service.answering.request_terms import RequestTerms
 from service.campaigns.open_streams import OpenStreams
-from service.dispatch.capture_reports import CaptureReports
-from service.dispatch.direct import DirectPredictions
+from service.dispatch.before_routes import BeforeRoutes
 from service.dispatch.dispatcher import Dispatcher
-from service.dispatch.early_refusals import RefusesEarly
 from service.feedback.alarm_webhook import Webhook
 from service.feedback.drift_keeper import DriftKeeper
 from service.feedback.drift_report import DriftReport
 from service.graphs.corrections import GraphCorrections
 from service.http import errors
-from service.http.body_coding import BodyCoding
-from service.http.body_room import BodyRoom
-from service.http.draining import ClosesConnections, Draining
+from service.http.draining import Draining
 from service.http.health_server import HealthServer
-from service.http.loop_turns import TakesTurns
 from service.http.redaction import without_places
+from service.http.request_bodies import RequestBodies
 from service.metrics.registry import Metrics
 from service.metrics.request_monitor import RequestMonitor
 from service.observations.accuracy import AccuracyReport
@@ -216,26 +212,21 @@ def _surround(
 ) -> None:
     """Put around the routes what every request passes, the innermost first."""
     background.operations.facts["app"] = app
-    app.add_middleware(RefusesEarly, dispatcher=dispatcher)
     app.add_middleware(RespondAsync, runner=background.operations)
-    app.add_middleware(DirectPredictions, dispatcher=dispatcher)
-    uploads = {"/v1/graphs": settings.max_upload_bytes}
-    app.add_middleware(BodyCoding, limit_bytes=settings.max_body_bytes, limits_bytes=uploads)
+    app.add_middleware(BeforeRoutes, dispatcher=dispatcher)
     app.add_middleware(
-        BodyRoom,
-        most_bytes=settings.max_bytes_under_way,
+        RequestBodies,
         limit_bytes=settings.max_body_bytes,
-        limits_bytes=uploads,
+        limits_bytes={"/v1/graphs": settings.max_upload_bytes},
+        most_bytes=settings.max_bytes_under_way,
     )
-    app.add_middleware(NoticesHangUps)
-    app.add_middleware(CaptureReports, most=settings.capture_budget)
+    app.add_middleware(RequestTerms, most=settings.capture_budget)
     state = dispatcher.state
     access.install(app, settings, state.database.connections, state.watch)
-    app.add_middleware(TakesTurns)
     app.add_middleware(
         RequestMonitor,
         metrics=dispatcher.metrics,
+        draining=background.draining,
         log=settings.log_requests,
         slow_s=settings.slow_request_s,
     )
-    app.add_middleware(ClosesConnections, draining=background.draining)

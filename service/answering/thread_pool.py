@@ -12,17 +12,46 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from perfmodel.errors import PerfModelError
-from perfmodel.estimator.jobs.capture_terms import terms_of_request
-from perfmodel.estimator.jobs.demand import AbandonedError
+from perfmodel.estimator.jobs.capture_terms import CaptureNeededError, terms_of_request
+from perfmodel.estimator.jobs.demand import IS_WANTED, AbandonedError
 from perfmodel.fair_queue import FairQueue
 from service.access.callers import GUEST
-from service.answering.hang_ups import while_connected
+from service.answering.request_terms import while_connected
 from service.http.errors import OverloadedError, TooManyWaitingError
 from service.metrics.registry import Metrics
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+class Work(Future[T]):
+    """Something that threads do, for one caller and on the terms of its request.
+
+    Attributes
+    ----------
+    is_wanted : bool
+        Whether anybody waits for it; who comes for it again says so here.
+    pool : ThreadPool or None
+        Where it waits or is under way.
+    """
+
+    def __init__(self, action: Callable[[], T]) -> None:
+        super().__init__()
+        self.action = action
+        self.caller = terms_of_request().caller
+        self.is_wanted = True
+        self.pool: ThreadPool | None = None
+        self.context = copy_context()
+        self.context.run(IS_WANTED.set, lambda: self.is_wanted)
+
+    def cancel(self) -> bool:
+        """Say that nobody waits for it; returns False where it has begun.
+
+        What waits for a capture then ends by itself; what computes goes on to its end.
+        """
+        self.is_wanted = False
+        return self.pool is not None and self.pool.take_back(self) and super().cancel()
 
 
 class ThreadPool:
@@ -37,28 +66,40 @@ class ThreadPool:
         Of the queue in the metrics.
     most : int
         What may wait or be under way.
+    running : callable or None
+        Runs something as far as it may capture here; None: however far it goes.
+    beyond : ThreadPool or None
+        Where what needs a graph that it may not capture here is run again.
     """
 
-    def __init__(self, name: str, metrics: Metrics, *, workers: int, most: int) -> None:
+    def __init__(
+        self, name: str, metrics: Metrics, *, workers: int, most: int,
+        running: Callable[[Callable[[], Any]], Any] | None = None,
+        beyond: ThreadPool | None = None,
+    ) -> None:  # fmt: skip
+        self.beyond = beyond
+        self._running = running
+        self._workers = workers
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix=name)
-        self._queue: FairQueue[tuple[Future[Any], Callable[[], Any]]] = FairQueue(workers)
+        self._queue: FairQueue[Work[Any]] = FairQueue(workers)
         self._depth = metrics.queue(name)
         self._most = most
         self._most_of_a_key = max(1, most // 2)
-        self._count = 0
+        #: What waits or is under way, and threads that work it off.
+        self.count = self._busy = 0
         self._is_closed = False
         self._lock = Lock()
 
-    @property
-    def count(self) -> int:
-        """What waits or is under way."""
-        return self._count
-
     async def run(self, action: Callable[..., T], *args: Any) -> T:
-        """Run something and wait for it, as long as the caller is there."""
-        return await while_wanted(self.submit(action, *args))
+        """Run something and wait for it as long as the caller is there."""
+        work = self.submit(action, *args)
+        try:
+            return await while_connected(work)
+        except BaseException:  # the caller has gone, or so has the task that waits
+            work.cancel()
+            raise
 
-    def submit(self, action: Callable[..., T], *args: Any) -> Future[T]:
+    def submit(self, action: Callable[..., T], *args: Any) -> Work[T]:
         """Run something, for the caller whose request this is and on its terms.
 
         What is cancelled before it begins gives its room to others.
@@ -70,89 +111,101 @@ class ThreadPool:
         TooManyWaitingError
             As many of this key as may.
         """
-        caller = terms_of_request().caller
-        future: Future[T] = Future()
+        work = Work(partial(action, *args))
+        self.add(work)
+        return work
+
+    def add(self, work: Work[Any]) -> None:
+        """Take something in, as :meth:`submit`."""
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("The threads have ended.")
-            self._refuse_one_too_many(caller)
-            work = (future, partial(copy_context().run, action, *args))
-            self._queue.add(caller, work)
-            self._count += 1
+            refusal = self.refusal(work.caller)
+            if refusal is not None:
+                raise refusal
+            work.pool = self
+            self._queue.add(work.caller, work)
+            self.count += 1
+            begins = self._busy < self._workers
+            self._busy += begins
         self._depth.inc()
-        future.add_done_callback(lambda ended: self._leave(caller, work))
-        self._hand_out()
-        return future
+        if begins:
+            self._pool.submit(self._work_off)
 
-    def check_room(self) -> None:
-        """Raise what :meth:`submit` would, had the caller whose request this is something to run.
+    def refusal(self, caller: str) -> PerfModelError | None:
+        """Return what :meth:`submit` would raise to a caller as things stand, or None."""
+        if self.count >= self._most:
+            return OverloadedError(
+                f"{self.count} questions already wait for a capture or the model. Try again "
+                "later, or state deadline_ms to be answered by the analytical model."
+            )
+        if caller in ("", GUEST):
+            return None
+        waiting = self._queue.open_of(caller)
+        if waiting < self._most_of_a_key:
+            return None
+        return TooManyWaitingError(
+            f"{waiting} questions of this key already wait. Let some be answered first, and "
+            "try again."
+        )
 
-        Raises
-        ------
-        OverloadedError, TooManyWaitingError
-            As :meth:`submit`.
-        """
+    def take_back(self, work: Work[Any]) -> bool:
+        """Forget what waits; False where it has begun."""
         with self._lock:
-            self._refuse_one_too_many(terms_of_request().caller)
+            was_waiting = self._queue.remove(work.caller, work)
+            self.count -= was_waiting
+        if was_waiting:
+            self._depth.dec()
+        return was_waiting
 
     def close(self) -> None:
         """Let the threads end."""
         with self._lock:
             self._is_closed = True
             left = self._queue.clear()
-        for future, _ in left:
-            future.cancel()
+            self.count -= len(left)
+        for work in left:
+            Future.cancel(work)
+        self._depth.dec(len(left))
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _refuse_one_too_many(self, caller: str) -> None:
-        if self._count >= self._most:
-            raise OverloadedError(
-                f"{self._count} questions already wait for a capture or the model. Try again "
-                "later, or state deadline_ms to be answered by the analytical model."
-            )
-        if caller in ("", GUEST):
-            return
-        waiting = self._queue.open_of(caller)
-        if waiting >= self._most_of_a_key:
-            raise TooManyWaitingError(
-                f"{waiting} questions of this key already wait. Let some be answered first, and "
-                "try again."
-            )
-
-    def _hand_out(self) -> None:
+    def _work_off(self) -> None:
+        """Run what waits, one after the other, as long as there is anything for this thread."""
         while True:
             with self._lock:
-                taken = None if self._is_closed else self._queue.take()
+                taken = self._queue.take()
                 if taken is None:
+                    self._busy -= 1
                     return
-                self._pool.submit(self._work, *taken)
-
-    def _work(self, caller: str, work: tuple[Future[Any], Callable[[], Any]]) -> None:
-        future, action = work
-        if future.set_running_or_notify_cancel():
+            caller, work = taken
+            run = work.action if self._running is None else partial(self._running, work.action)
+            result, failed = None, None
             try:
-                result = action()
+                result = work.context.run(run)
             except BaseException as error:
-                future.set_exception(error)
-            else:
-                future.set_result(result)
-        with self._lock:
-            self._queue.done(caller)
-        self._hand_out()
+                failed = error
+            with self._lock:
+                self._queue.done(caller)
+                self.count -= 1
+            self._depth.dec()
+            self._settle(work, result, failed)
+            # What failed holds this frame, which shall not hold it in turn.
+            del taken, work, run, result, failed
 
-    def _leave(self, caller: str, work: tuple[Future[Any], Callable[[], Any]]) -> None:
-        with self._lock:
-            self._count -= 1
-            self._queue.remove(caller, work)
-        self._depth.dec()
-
-
-async def while_wanted(work: Future[T]) -> T:
-    """Wait for work, which is cancelled where the caller hangs up."""
-    try:
-        return await while_connected(work)
-    finally:
-        work.cancel()
+    def _settle(self, work: Work[T], result: T, failed: BaseException | None) -> None:
+        """Say what came of something, or have it run again where it may capture what it needs."""
+        if isinstance(failed, CaptureNeededError) and self.beyond is not None:
+            try:
+                if work.is_wanted:
+                    self.beyond.add(work)
+                    return
+                failed = AbandonedError("Nobody waits for it any more.")
+            except (PerfModelError, RuntimeError) as refused:  # the latter once they are closed
+                failed = refused
+        if failed is None:
+            work.set_result(result)
+        else:
+            work.set_exception(failed)
 
 
 def note_failure(future: Future[Any]) -> None:

@@ -17,7 +17,7 @@ from perfmodel.estimator.jobs.capture_terms import (
     without_captures,
 )
 from service.access.callers import GUEST
-from service.answering.lanes import Lanes, settle
+from service.answering.lanes import Lanes
 from service.answering.thread_pool import ThreadPool
 from service.http.errors import OverloadedError
 
@@ -146,6 +146,10 @@ class BackgroundRounds:
         def leave(done: Future[Any]) -> None:
             if self._for_graphs.get(work.key) is done:
                 del self._for_graphs[work.key]
-            settle(work.future, done)
+            error = asyncio.CancelledError() if done.cancelled() else done.exception()
+            if error is None:
+                work.future.set_result(done.result())
+            else:
+                work.future.set_exception(error)
 
         answered.add_done_callback(leave)

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from perfmodel.errors import NotInTimeError
 from perfmodel.estimator.jobs.demand import AbandonedError
-from service.answering.hang_ups import while_connected
-from service.answering.lanes import Answer, Lanes
-from service.answering.thread_pool import note_failure
+from service.answering.lanes import Lanes
+from service.answering.request_terms import while_connected
+from service.answering.thread_pool import Work, note_failure
 from service.dispatch.background_rounds import BackgroundRounds, Preparation
 from service.dispatch.options import Options
 
@@ -111,7 +111,7 @@ class Deadlines:
     def _start(self, key: Hashable, full: Callable[[], Any]) -> _UnderWay:
         known = self._under_way.get(key)
         if known is not None and not self._rounds.forget(key):
-            if isinstance(known.future, Answer):
+            if isinstance(known.future, Work):
                 known.future.is_wanted = True
             return known
         return self._note(key, self._threads.submit(full))

@@ -10,11 +10,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
 logger = logging.getLogger(__name__)
-
-_CLOSE = (b"connection", b"close")
 
 
 class Draining:
@@ -56,25 +52,3 @@ class Draining:
         logger.info("ending: no more connections are taken, open requests are answered")
         before: Callable[[int, FrameType | None], object] = self._before
         before(number, None)
-
-
-class ClosesConnections:
-    """ASGI middleware: while the process is about to end, each answer closes its connection."""
-
-    def __init__(self, app: ASGIApp, *, draining: Draining) -> None:
-        self._app = app
-        self._draining = draining
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
-        # What came in before the signal is told by the next answer, or by the server in the end.
-        if not self._draining.has_begun or scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def closing(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], _CLOSE]
-            await send(message)
-
-        await self._app(scope, receive, closing)

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from perfmodel.errors import PerfModelError
 from perfmodel.store.state.operations import Operation
 from service.access.access_policy import path_in_app
-from service.http.bodies import body_of
+from service.http.bodies import body_of, header_of
 from service.http.errors import http_problem, problem_of, problem_response
 from service.operations.answer import accepted, answer_of
 from service.operations.kept_request import KeptRequest
@@ -85,7 +85,8 @@ class RespondAsync:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or keep it."""
         is_post = scope["type"] == "http" and scope["method"] == "POST"
-        kind = KINDS.get(path_in_app(scope)) if is_post else None
+        prefers = is_post and header_of(scope, b"prefer") is not None
+        kind = KINDS.get(path_in_app(scope)) if prefers else None
         preference = preference_of(scope["headers"]) if kind is not None else None
         if kind is None or preference is None or not preference.respond_async:
             await self._app(scope, receive, send)

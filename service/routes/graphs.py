@@ -104,7 +104,7 @@ async def register(
             "dimensions": _dimensions(dimensions),
         }
         state = request.app.state
-        body = await dispatcher.threads.run_as_capture(
+        body = await dispatcher.threads.captures.run(
             read_onnx, body, capture, state.settings.onnx_budget, state.turns
         )
     stated = {"mode": mode, "batch_size": batch_size, "tokens_per_sample": tokens_per_sample}

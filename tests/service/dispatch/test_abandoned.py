@@ -15,12 +15,12 @@ import pytest
 from held_service import HeldService, held_service, one_or_another
 from waiting import PATIENCE_S, until
 
-from perfmodel.estimator.jobs.capture_terms import TERMS, CaptureTerms
+from perfmodel.estimator.jobs.capture_terms import TERMS, CaptureBudget, CaptureTerms
 from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.graph.job import Job
-from service.answering.hang_ups import NoticesHangUps, while_connected
 from service.answering.lanes import attended_lanes, unattended_lanes
+from service.answering.request_terms import RequestTerms, while_connected
 from service.answering.thread_pool import ThreadPool
 from service.dispatch.background_rounds import BackgroundRounds
 from service.http.errors import CLIENT_CLOSED_REQUEST, OverloadedError
@@ -239,7 +239,8 @@ def test_a_caller_is_forgotten_with_its_request() -> None:
             answers.append(message)
 
         for method in ("POST", "GET"):
-            await NoticesHangUps(app)({"type": "http", "method": method}, receive, send)
+            scope = {"type": "http", "method": method, "headers": []}
+            await RequestTerms(app, most=CaptureBudget())(scope, receive, send)
             await asyncio.sleep(0)
         return answers
 

@@ -55,7 +55,7 @@ def test_one_too_many_is_refused_without_its_route(
 
 def test_the_route_would_say_the_same(full: HeldService, monkeypatch: pytest.MonkeyPatch) -> None:
     early = full.client.post("/v1/matrix", json=QUESTIONS["matrix"])
-    monkeypatch.setattr(full.dispatcher.threads.quick, "check_room", lambda: None)
+    monkeypatch.setattr(full.dispatcher.threads, "refusal", lambda caller: None)
     late = full.client.post("/v1/matrix", json=QUESTIONS["matrix"])
     assert late.status_code == early.status_code == 503
     assert late.json() == early.json()

@@ -1,4 +1,4 @@
-"""Refuse bodies that are too large before they are in memory, unpack and pack them."""
+"""Bodies: room for large ones, limits before they are in memory, unpacked and packed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,17 @@ from service.http.errors import (
     MalformedBodyError,
     UnsupportedMediaError,
     body_too_large,
+    http_problem,
     problem_of,
     problem_response,
 )
+
+#: Bodies up to this size always find room: questions about one job on one placement.
+SMALL_BYTES = 64 * 1024
+
+#: How much larger than its packed form JSON is taken to be; a length of so few digits is that of a
+#: small body either way.
+_UNPACKED, _SHORT = 32, 4
 
 #: Smaller answers stay as they are: they fit into one packet anyhow.
 LEAST_BYTES = 1024
@@ -32,43 +40,100 @@ _KNOWN = (b"gzip", b"identity")
 _ABOUT_THE_PACKED = (b"content-encoding", b"content-length")
 
 
-class BodyCoding:
-    """ASGI middleware: bodies may come as gzip, up to a limit; answers go out as gzip if wished.
+class RequestBodies:
+    """ASGI middleware: room for large bodies, their limits, and gzip in both directions.
 
-    A packed body goes on as it was; one that is packed otherwise gets 415. A body above the limit
-    of its path gets 413: unread where it states its length, else it is cut off while it is read.
-    Answers above :data:`LEAST_BYTES` are packed where the caller accepts it.
+    Decoded, a body takes some ten times its size, and it stays until its answer is there: where
+    large ones are under way already the answer is 503, and 429 where they are the key's. One
+    without a stated length counts as the largest that its path takes; one always finds room where
+    there is no other; one key has half of it while others send too.
+
+    A body above the limit of its path gets 413: unread where it states its length, else it is cut
+    off while it is read. A packed one goes on as it was; one that is packed otherwise than as gzip
+    gets 415. Answers above :data:`LEAST_BYTES` are packed where the caller accepts it.
 
     Parameters
     ----------
     limit_bytes : int
-        For every path that has no limit of its own.
+        The largest body, for every path that has no limit of its own.
     limits_bytes : mapping of str to int
         By exact path.
+    most_bytes : int
+        Of all large bodies together.
     """
 
-    def __init__(self, app: ASGIApp, *, limit_bytes: int, limits_bytes: Mapping[str, int]) -> None:
+    def __init__(
+        self, app: ASGIApp, *, limit_bytes: int, limits_bytes: Mapping[str, int], most_bytes: int
+    ) -> None:
         self._app = app
         self._limit_bytes = limit_bytes
         self._limits_bytes = dict(limits_bytes)
+        self._most = most_bytes
+        self._held: dict[str, int] = {}
         self._gzip = GZipMiddleware(self._take_in, minimum_size=LEAST_BYTES, compresslevel=LEVEL)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, its answer through compression where that is asked for."""
+        """Pass a request on once there is room for its body, or turn it away."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-        elif b"gzip" in (header_of(scope, b"accept-encoding") or b""):
-            await self._gzip(scope, receive, send)
+            return
+        # The general middleware holds back and looks at every answer, which costs more than all
+        # other layers together.
+        wants_gzip = b"gzip" in (header_of(scope, b"accept-encoding") or b"")
+        app = self._gzip if wants_gzip else self._take_in
+        stated = header_of(scope, b"content-length")
+        is_short = stated is not None and len(stated) < _SHORT  # however well it is packed
+        size = 0 if is_short else self._size_of(scope, stated)
+        if size <= SMALL_BYTES:
+            await app(scope, receive, send)
         else:
-            # The general middleware holds back and looks at every answer, which costs more than
-            # all other layers together.
-            await self._take_in(scope, receive, send)
+            await self._hold(size, app, scope, receive, send)
+
+    async def _hold(
+        self, size: int, app: ASGIApp, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Pass a request with a large body on, or turn it away."""
+        caller = str(scope.get("caller") or "")
+        status = self._refusal(caller, size)
+        if status is not None:
+            content = http_problem(
+                status, f"{sum(self._held.values())} bytes of bodies are being answered already, "
+                f"at most {self._most} at a time. Send this one a little later.",
+            )  # fmt: skip
+            response = problem_response(content, {"Connection": "close"})
+            await response(scope, receive, send)
+            return
+        self._held[caller] = self._held.get(caller, 0) + size
+        try:
+            await app(scope, receive, send)
+        finally:
+            self._held[caller] -= size
+            if not self._held[caller]:
+                del self._held[caller]
+
+    def _size_of(self, scope: Scope, stated: bytes | None) -> int:
+        if scope["method"] in ("GET", "HEAD"):
+            return 0
+        limit = self._limits_bytes.get(scope["path"], self._limit_bytes)
+        if stated is None or not stated.isdigit():
+            return limit if header_of(scope, b"transfer-encoding") else 0
+        packed = header_of(scope, b"content-encoding")
+        return min(int(stated) * (_UNPACKED if packed else 1), limit)
+
+    def _refusal(self, caller: str, size: int) -> HTTPStatus | None:
+        held = sum(self._held.values())
+        if held and held + size > self._most:
+            return HTTPStatus.SERVICE_UNAVAILABLE
+        others = held - self._held.get(caller, 0)
+        if others and self._held.get(caller, 0) + size > self._most // 2:
+            return HTTPStatus.TOO_MANY_REQUESTS
+        return None
 
     async def _take_in(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, unpacked where it is packed; or refuse its body."""
         packed = (header_of(scope, b"content-encoding") or b"").strip().lower()
         if packed and packed not in _KNOWN:
-            await _refusal(packed)(scope, receive, send)
+            await _unknown_packing(packed)(scope, receive, send)
             return
         if packed == b"gzip":
             # What comes out has no stated length, so that it is counted.
@@ -102,7 +167,7 @@ def _counted(receive: Receive, limit: int) -> Receive:
     return counting
 
 
-def _refusal(packed: bytes) -> ASGIApp:
+def _unknown_packing(packed: bytes) -> ASGIApp:
     error = UnsupportedMediaError(
         f"The body is packed as {packed[:40].decode('latin-1')!r}; send it as it is, or as gzip.",
         allowed=tuple(name.decode() for name in _KNOWN),

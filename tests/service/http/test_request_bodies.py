@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from service.http.body_room import SMALL_BYTES, BodyRoom
+from service.http.request_bodies import SMALL_BYTES, RequestBodies
 
 MOST = 8 * SMALL_BYTES
 LARGE = 3 * SMALL_BYTES
@@ -28,7 +28,7 @@ def scope(size: int | None, caller: str = "", **headers: str) -> dict[str, Any]:
     return {"type": "http", "method": "POST", "path": "/x", "headers": pairs, "caller": caller}
 
 
-async def ask(room: BodyRoom, request: dict[str, Any], told: list[Any]) -> None:
+async def ask(room: RequestBodies, request: dict[str, Any], told: list[Any]) -> None:
     async def send(message: Any) -> None:
         if message["type"] == "http.response.start":
             told.append((message["status"], dict(message["headers"]).get(b"retry-after")))
@@ -42,7 +42,7 @@ async def ask(room: BodyRoom, request: dict[str, Any], told: list[Any]) -> None:
 def test_large_bodies_wait_outside_and_small_ones_come_in() -> None:
     async def run() -> None:
         held = Held()
-        room = BodyRoom(held, most_bytes=MOST, limit_bytes=MOST, limits_bytes={})
+        room = RequestBodies(held, most_bytes=MOST, limit_bytes=MOST, limits_bytes={})
         told: list[Any] = []
         open_tasks = [
             asyncio.create_task(ask(room, scope(LARGE, caller), told)) for caller in ("a", "b")

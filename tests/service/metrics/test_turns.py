@@ -7,7 +7,9 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
-from service.http.loop_turns import TakesTurns
+from service.http.draining import Draining
+from service.metrics.registry import Metrics
+from service.metrics.request_monitor import RequestMonitor
 
 MOST = 4
 
@@ -22,14 +24,18 @@ class Noting:
         self.answered.append(scope["name"])
 
 
-async def _ask(app: TakesTurns, name: str, path: str = "/v1/predict") -> None:
-    scope: dict[str, Any] = {"type": "http", "path": path, "name": name}
+def monitor(app: Noting, *, most: int) -> RequestMonitor:
+    return RequestMonitor(app, metrics=Metrics(), draining=Draining(0.0), most=most)
+
+
+async def _ask(app: RequestMonitor, name: str, path: str = "/v1/predict") -> None:
+    scope: dict[str, Any] = {"type": "http", "path": path, "headers": [], "name": name}
     await app(scope, None, None)  # type: ignore[arg-type]
 
 
 def test_health_is_answered_before_a_crowd() -> None:
     noting = Noting()
-    app = TakesTurns(noting, most=MOST)
+    app = monitor(noting, most=MOST)
 
     async def crowd() -> None:
         others = [asyncio.create_task(_ask(app, f"{n}")) for n in range(100)]
@@ -45,7 +51,7 @@ def test_health_is_answered_before_a_crowd() -> None:
 
 def test_who_leaves_the_line_keeps_nobody_from_it() -> None:
     noting = Noting()
-    app = TakesTurns(noting, most=MOST)
+    app = monitor(noting, most=MOST)
 
     async def some_leave() -> None:
         others = [asyncio.create_task(_ask(app, f"{n}")) for n in range(20)]
@@ -61,7 +67,7 @@ def test_who_leaves_the_line_keeps_nobody_from_it() -> None:
 
 def test_one_after_the_other_nobody_waits() -> None:
     noting = Noting()
-    app = TakesTurns(noting, most=1)
+    app = monitor(noting, most=1)
 
     async def one_after_the_other() -> None:
         for n in range(5):
