@@ -453,20 +453,6 @@ class JointPredictor:
         """Return a predictor that never was adapted to some devices."""
         return self._knowing(self.known_.without(devices))
 
-    def record_noise(self, steps: Sequence[Step]) -> FloatArray:
-        """Return how far records would be believed to be off beside their device, shape (steps,).
-
-        Standard deviation of the log time; smaller for jobs that were measured before.
-        """
-        asked = self._ask(steps)
-        found = np.zeros(len(steps))
-        for i, step in enumerate(steps):
-            _, recalled = self._with_memory(step, asked, i)
-            found[i] = recalled.variance * float(asked.members.scale[i]) ** 2
-            if not recalled.on_device:
-                found[i] += self.known_.job_variance(step.accelerator.name)
-        return np.sqrt(found)
-
     def device_features(self, steps: Sequence[Step]) -> FloatArray:
         """Return what the coefficients of a device act on, shape (steps, coefficients)."""
         table = self.table_of(steps)

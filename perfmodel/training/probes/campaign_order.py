@@ -1,8 +1,7 @@
-r"""In which order the workloads of a campaign tell most about a device.
+"""In which order the workloads of a campaign tell most about a device.
 
-The design is that of :mod:`~perfmodel.training.probes.probe_plan`: the coefficients of a device
-have a prior covariance, measuring a step narrows it, whatever time comes out, and the next workload
-is the one after which the mean variance of what the operator cares about is smallest. What was
+What is told is what records would do to answers, as :mod:`~.record_beliefs` says: through the
+effects of the device, through what networks of one make share there, and through jobs. What was
 measured before narrows it first.
 """
 
@@ -15,7 +14,7 @@ import numpy as np
 from perfmodel.campaigns.device import CampaignDevice
 from perfmodel.campaigns.policy import parse_policy
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.features.arrays import FloatArray
+from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.step import Step
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import stated_job
@@ -25,13 +24,14 @@ from perfmodel.store.campaigns.campaign_records import Task, TaskState
 from perfmodel.training.captures.capture_key import capture_key
 from perfmodel.training.captures.kept_sketches import kept_sketches
 from perfmodel.training.probes.measuring_time import measuring_s
-from perfmodel.training.probes.probe_plan import (
-    ProbeChooser,
-    narrowed,
-    noise_with_misfit,
-    prior_of,
-    probe_order,
-)
+from perfmodel.training.probes.probe_plan import ProbeChooser
+from perfmodel.training.probes.record_beliefs import record_beliefs, telling_order
+
+#: Candidates that are compared, and steps that are cared for, evenly from longer lists: what is
+#: believed grows with the square of their number.
+_COMPARED, _CARED = 1_500, 500
+#: Beyond so many measurements of a device one order is as good as another.
+_PLANNED = 200
 
 
 def measuring_order(
@@ -40,62 +40,45 @@ def measuring_order(
     *,
     measured: Sequence[Step] = (),
     cared: Sequence[Step] = (),
-    models: Sequence[str] = (),
-    most: int | None = None,
     cost_s: FloatArray | None = None,
 ) -> list[int]:
-    """Return the candidates in the order in which they are worth measuring.
+    """Return the candidates that are worth measuring first, in that order.
 
     Parameters
     ----------
-    chooser : ProbeChooser
-        May say with a method ``record_noise(steps)`` by how much it would believe each record to be
-        off, as :class:`~perfmodel.predictors.joint.joint.JointPredictor` does: what was measured on
-        other devices tells more of this one.
     candidates : sequence of Step
         What could be measured, on one device.
     measured : sequence of Step
         What was, on that device, since the chooser learned.
     cared : sequence of Step
         What the operator will ask about it; the candidates and what was measured by default.
-    models : sequence of str, shape (candidates,), optional
-        Each is measured once before any is measured again; any may come at any time by default,
-        which saves as much or more.
-    most : int, optional
-        How many are put in order; all by default.
     cost_s : ndarray, shape (candidates,), optional
         Seconds that measuring each takes; the same for all by default.
 
     Returns
     -------
     list of int
-        Positions among the candidates, best first.
+        Positions among the candidates, best first; not all of a long list.
     """
     if not candidates:
         return []
-    steps = [*candidates, *measured]
-    features = _features(chooser, steps)
-    record_noise = getattr(chooser, "record_noise", None)
-    noise = noise_with_misfit(
-        features, chooser.noise_ if record_noise is None else record_noise(steps)
+    compared = _evenly(len(candidates), _COMPARED)
+    population = cared or (*candidates, *measured)
+    asked = [population[i] for i in _evenly(len(population), _CARED)]
+    known = [measured[i] for i in _evenly(len(measured), _COMPARED)]
+    beliefs = record_beliefs(chooser, [*known, *(candidates[i] for i in compared), *asked])
+    order = telling_order(
+        [belief.after(len(known)) for belief in beliefs],
+        len(compared),
+        _PLANNED,
+        cost_s=None if cost_s is None else cost_s[compared],
     )
-    count = len(candidates)
-    prior = narrowed(
-        prior_of(chooser, candidates[0].accelerator.name), features[count:], noise[count:]
-    )
-    return probe_order(
-        features[:count],
-        prior,
-        noise[:count],
-        most or count,
-        population=_features(chooser, cared) if cared else features,
-        kinds=models,
-        cost_s=cost_s,
-    )
+    return [int(compared[position]) for position in order]
 
 
-def _features(chooser: ProbeChooser, steps: Sequence[Step]) -> FloatArray:
-    return np.asarray(chooser.device_features(steps), dtype=np.float64)
+def _evenly(count: int, most: int) -> IntArray:
+    """Return the positions of so many of a list at most."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
 
 
 def order_campaign(
@@ -109,7 +92,7 @@ def order_campaign(
     """Put the waiting tasks in the order in which they tell most about a device for their time.
 
     Tasks that the device cannot do keep their turns, and so do those whose model cannot be
-    captured: they come last, in the order in which they were listed.
+    captured or that no order is made for: they come last, in the order in which they were listed.
 
     Parameters
     ----------

@@ -56,7 +56,6 @@ def probe_order(
     k: int,
     *,
     population: FloatArray | None = None,
-    kinds: Sequence[str] = (),
     cost_s: FloatArray | None = None,
 ) -> list[int]:
     """Return the k candidates to measure, best first.
@@ -74,9 +73,6 @@ def probe_order(
         How many, >= 1; at most all candidates.
     population : ndarray, shape (steps, features), optional
         Features of what will be asked; the candidates by default.
-    kinds : sequence of str, shape (candidates,), optional
-        Of which each comes once before any comes again: what is particular about a model is no
-        property of the device, and measuring it twice does not average it out.
     cost_s : ndarray, shape (candidates,), optional
         Seconds that measuring each takes, > 0; the same for all by default.
 
@@ -105,19 +101,15 @@ def probe_order(
     covariance = _as_covariance(prior)
     free = np.ones(len(candidates), dtype=np.bool_)
     cost = 1.0 if cost_s is None else cost_s
-    _, kind = np.unique(np.asarray(kinds or [""] * len(candidates)), return_inverse=True)
-    taken = np.zeros(kind.max(initial=0) + 1)
     chosen: list[int] = []
     for _ in range(min(k, len(candidates))):
         moved = candidates @ covariance
         spread = np.square(noise) + np.einsum("ij,ij->i", moved, candidates)
         # trace(M S x x' S) / (noise^2 + x' S x): what the mean variance loses by measuring x.
         gain = np.einsum("ij,jk,ik->i", moved, moment, moved) / spread / cost
-        first = free & (taken[kind] == taken[kind[free]].min())
-        best = int(np.argmax(np.where(first, gain, -1.0)))
+        best = int(np.argmax(np.where(free, gain, -1.0)))
         chosen.append(best)
         free[best] = False
-        taken[kind[best]] += 1
         covariance = covariance - np.outer(moved[best], moved[best]) / spread[best]
     return chosen
 
