@@ -57,3 +57,19 @@ export function $(id) {
 export function say(text) {
   $("said").textContent = text;
 }
+
+const waiting = new WeakMap();
+
+/**
+ * Show a dialog; resolves to what `told(word)` makes of the word that it is closed with, or to null
+ * where it is shown again before it has said so: it says that it was closed a moment later.
+ */
+export function shown(dialog, told) {
+  waiting.get(dialog)?.(null);
+  dialog.returnValue = "cancel";
+  dialog.showModal();
+  return new Promise((resolve) => {
+    waiting.set(dialog, resolve);
+    dialog.onclose = () => dialog.open || resolve(told(dialog.returnValue));
+  });
+}

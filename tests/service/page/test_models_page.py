@@ -165,6 +165,12 @@ def test_a_version_is_promoted_and_rolled_back_by_keyboard(shown: Open, service:
     tab.wait("!document.querySelector('#decision').open")
     assert service.ask("/v1/models")["serving"] == OLD
     ask_to_promote(tab)
+    # Closed and opened again before the page is told that it was closed.
+    tab.run(
+        "document.querySelector('#decision').close();"
+        "document.querySelector('[data-verb=promote]').click()"
+    )
+    tab.settle()
     tab.write("a quarter better")
     tab.press("Enter")
     tab.wait("document.querySelector('#decisions').innerText.includes('a quarter better')")

@@ -1,6 +1,6 @@
 // Edit a configuration as JSON: numbered lines, and what is wrong with it at its line.
 
-import { $ } from "../dom.js";
+import { $, shown } from "../dom.js";
 
 const INDENT = 2;
 
@@ -8,13 +8,10 @@ const INDENT = 2;
 export function editConfiguration(before) {
   const [dialog, text] = [$("config-dialog"), $("config-text")];
   text.value = pretty(before.trim().startsWith("{") ? before : "") ?? before;
-  dialog.returnValue = "cancel";
-  dialog.showModal();
+  const configuration = shown(dialog, (word) => (word === "use" ? JSON.stringify(JSON.parse(text.value)) : null));
   look();
   text.focus();
-  return new Promise((resolve) => {
-    dialog.addEventListener("close", () => resolve(dialog.returnValue === "use" ? JSON.stringify(JSON.parse(text.value)) : null), { once: true });
-  });
+  return configuration;
 }
 
 function pretty(text) {

@@ -1,6 +1,6 @@
 // Decide about a version: ask for the reason, do it, or say why it was not done.
 
-import { $, h, say } from "../dom.js";
+import { $, h, say, shown } from "../dom.js";
 import { askForKey } from "../service/key.js";
 import { ask, question } from "../service/service.js";
 
@@ -13,12 +13,9 @@ function confirmed({ title, about, label }) {
   $("decision-about").textContent = about;
   $("decision-do").textContent = label;
   $("decision-why").value = "";
-  dialog.returnValue = "cancel";
-  dialog.showModal();
+  const reason = shown(dialog, (word) => (word === "do" ? $("decision-why").value.trim() : null));
   $("decision-why").focus();
-  return new Promise((resolve) => {
-    dialog.addEventListener("close", () => resolve(dialog.returnValue === "do" ? $("decision-why").value.trim() : null), { once: true });
-  });
+  return reason;
 }
 
 /**

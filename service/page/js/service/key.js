@@ -1,6 +1,6 @@
 // The API key: kept for this tab only, entered where the service asks for one.
 
-import { $ } from "../dom.js";
+import { $, shown } from "../dom.js";
 
 const PLACE = "perfmodel-key";
 let asking = null;
@@ -21,12 +21,9 @@ function open(problem) {
   $("key-why").textContent = problem?.detail ?? "Needed where the service asks for one.";
   $("key").value = "";
   $("key-forget").hidden = keyInUse() === null;
-  dialog.returnValue = "cancel";
-  dialog.showModal();
+  const entered = shown(dialog, keep);
   $("key").focus();
-  return new Promise((resolve) => {
-    dialog.addEventListener("close", () => resolve(keep(dialog.returnValue)), { once: true });
-  });
+  return entered;
 }
 
 function keep(chosen) {
