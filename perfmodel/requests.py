@@ -32,6 +32,7 @@ __all__ = [
     "job_to_dict",
     "parse_job",
     "parse_matrix_observations",
+    "parse_observation",
     "parse_observations",
     "parse_query",
     "parse_request",
@@ -195,7 +196,7 @@ def parse_observations(value: object, *, pointer: str = "/observations") -> tupl
         raise InvalidInputError(
             f"At most {MOST_OBSERVATIONS} observations; got {len(value)}.", pointer=pointer
         )
-    return tuple(_observation(item, f"{pointer}/{i}") for i, item in enumerate(value))
+    return tuple(parse_observation(item, f"{pointer}/{i}") for i, item in enumerate(value))
 
 
 def parse_matrix_observations(value: object, jobs: int) -> dict[int, tuple[Observation, ...]]:
@@ -233,11 +234,12 @@ def parse_matrix_observations(value: object, jobs: int) -> dict[int, tuple[Obser
                 pointer=f"{at}/job",
             )
         plain = {name: field for name, field in item.items() if name != "job"}
-        found[job] = (*found.get(job, ()), _observation(plain, at))
+        found[job] = (*found.get(job, ()), parse_observation(plain, at))
     return found
 
 
-def _observation(value: object, pointer: str) -> Observation:
+def parse_observation(value: object, pointer: str) -> Observation:
+    """Read one observation; as :func:`parse_observations`."""
     fields = as_object(value, pointer, what="An observation")
     refuse_unknown(fields, _OBSERVATION_FIELDS, pointer)
     for name in ("placement", "batch_size", "step_time_s"):
@@ -264,13 +266,13 @@ def _observation(value: object, pointer: str) -> Observation:
         accumulation_steps=1
         if steps is None
         else as_count("accumulation_steps", steps, f"{pointer}/accumulation_steps"),
-        job=_observed_job(fields.get("job"), batch_size, f"{pointer}/job"),
+        job=None
+        if fields.get("job") is None
+        else _observed_job(fields["job"], batch_size, f"{pointer}/job"),
     )
 
 
-def _observed_job(value: object, batch_size: int, pointer: str) -> Job | None:
-    if value is None:
-        return None
+def _observed_job(value: object, batch_size: int, pointer: str) -> Job:
     fields = as_object(value, pointer, what="The job of an observation")
     # What was measured is one batch of it, which the observation states.
     return parse_job({"batch_size": batch_size, **fields}, pointer=pointer)

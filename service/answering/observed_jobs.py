@@ -66,7 +66,7 @@ class ObservedJobs:
 
     def strangers(self) -> Strangers:
         """Return what was observed of all jobs; the same object until something is added."""
-        seen = self._feed.of_all()
+        seen = self._feed.of(None)
         known = self._strangers
         if known.observations is not seen:
             known = self._strangers = Strangers(self._estimator.core, seen, previous=known)
@@ -93,7 +93,7 @@ class ObservedJobs:
 
     def known(self, prepared: PreparedJob) -> tuple[bool, ObservedJob | None]:
         """Return whether :meth:`of` would answer from memory, and what; never waits."""
-        seen, of_all = self._feed.known(prepared.family), self._feed.known_of_all()
+        seen, of_all = self._feed.known(prepared.family), self._feed.known(None)
         strangers = self._strangers
         if seen is None or of_all is None or strangers.observations is not of_all:
             return False, None

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import orjson
 
 from perfmodel.errors import InvalidInputError, MissingExtraError, PerfModelError
 from perfmodel.estimator.core.resolved_placement import rough_bytes
+from perfmodel.estimator.placing.cells import CellStep
 from perfmodel.graph.job import Job
 from perfmodel.graph.json_values import as_number, as_object, as_text, refuse_unknown, shown
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import format_placement
 from perfmodel.placement.topology.topology import Placement
-from perfmodel.requests import parse_observations
+from perfmodel.requests import parse_observation
 from perfmodel.store.state.jobs import StoredJob
 from perfmodel.store.state.observation_records import ObservationState, Outcome, StoredObservation
 from service.dispatch.dispatcher import Dispatcher
 from service.http.errors import problem_of
-from service.observations.plausibility import Bounds, Plausibility, kind_of
+from service.observations.plausibility import Plausibility, kind_of
 from service.state.state import stored_job
 
 #: Most observations of one request.
@@ -49,22 +49,29 @@ _STATUSES = ("accepted", "quarantined", "known", "refused")
 
 
 class _Judged(NamedTuple):
-    """An observation as it was sent and as it is kept, and what its step time may be."""
+    """An observation as it was sent and as it is kept, and the step that is predicted."""
 
     seen: Observation
     stored: StoredObservation
-    bounds: Bounds
+    predicted: CellStep | None
 
 
 class ObservationIntake:
-    """Takes observations in."""
+    """Takes observations in; a job and a placement that came before are not read again."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
         self._state = state = dispatcher.state
         self._depth = dispatcher.metrics.queue("observations")
-        self._reader = ObservationReader(self._read_job)
         self._plausibility = Plausibility(dispatcher.estimator, state.feed)
+        self._jobs: LruCache[bytes, tuple[Job, StoredJob]] = LruCache(
+            4_096, weigh=lambda written, job: len(written), most_weight=_MOST_BYTES
+        )
+        self._placements: LruCache[Placement, str] = LruCache(
+            16_384,
+            weigh=lambda placement, written: rough_bytes(placement),
+            most_weight=2 * _MOST_BYTES,
+        )
 
     async def take(self, body: Any, *, reporter: str = "") -> dict[str, Any]:
         """Keep the observations of a request; when this returns they are on disk.
@@ -111,13 +118,12 @@ class ObservationIntake:
         ``observed = predicted * predicted_step_time / observed_step_time``.
         """
         catalog = self._dispatcher.estimator.accelerators
-        for (seen, stored, bounds), outcome in zip(kept, outcomes, strict=True):
-            predicted = bounds.predicted
+        for (seen, stored, predicted), outcome in zip(kept, outcomes, strict=True):
             if predicted is None or stored.reason or outcome is not Outcome.ADDED:
                 continue
             self._dispatcher.metrics.observation(
                 kind_of(seen.placement, catalog),
-                predicted.samples_per_second * bounds.predicted_step_s / seen.step_time_s,
+                predicted.samples_per_second * predicted.step_time_s / seen.step_time_s,
                 predicted=predicted.samples_per_second,
                 low=predicted.low,
                 high=predicted.high,
@@ -129,53 +135,20 @@ class ObservationIntake:
             # It remembers what one version of the model says.
             self._plausibility = Plausibility(estimator, self._state.feed)
         plausibility = self._plausibility
-        read = [
-            self._judge(value, f"/observations/{i}", plausibility, reporter)
-            for i, value in enumerate(values)
-        ]
+        read: list[_Judged | PerfModelError] = []
+        for position, value in enumerate(values):
+            try:
+                read.append(self._judge(value, f"/observations/{position}", plausibility, reporter))
+            except _OF_ONE as error:
+                read.append(error)
         if isinstance(read[0], PerfModelError) and not any(isinstance(r, _Judged) for r in read):
             raise read[0]
         return read
 
-    def _read_job(self, written: Any, *, pointer: str) -> Job:
-        return self._dispatcher.models.serving.read_job(written, pointer=pointer)
-
     def _judge(
-        self, value: Any, pointer: str, plausibility: Plausibility, reporter: str
-    ) -> _Judged | PerfModelError:
-        try:
-            job, seen, stored = self._reader.read(value, pointer)
-            stored = replace(stored, reporter=reporter)
-            try:
-                bounds = plausibility.bounds(job, stored, seen)
-            except InvalidInputError as error:
-                # The estimator points into a question; here job and placement are of one item.
-                error.pointer = pointer + error.pointer
-                raise
-        except _OF_ONE as error:
-            return error
-        doubt = bounds.doubt_of(seen.step_time_s)
-        if doubt is not None:
-            stored = replace(stored, state=ObservationState.QUARANTINED, reason=doubt)
-        return _Judged(seen, stored, bounds)
-
-
-class ObservationReader:
-    """Reads observations; a job and a placement that came before are not read again."""
-
-    def __init__(self, read_job: Callable[..., Job]) -> None:
-        self._read_job = read_job
-        self._jobs: LruCache[bytes, tuple[Job, StoredJob]] = LruCache(
-            4_096, weigh=lambda written, job: len(written), most_weight=_MOST_BYTES
-        )
-        self._placements: LruCache[Placement, str] = LruCache(
-            16_384,
-            weigh=lambda placement, written: rough_bytes(placement),
-            most_weight=2 * _MOST_BYTES,
-        )
-
-    def read(self, value: object, pointer: str) -> tuple[Job, Observation, StoredObservation]:
-        """Return the job and the step of one observation, and how it is kept.
+        self, value: object, pointer: str, plausibility: Plausibility, reporter: str
+    ) -> _Judged:
+        """Read one observation, and say how it is kept.
 
         Parameters
         ----------
@@ -187,41 +160,60 @@ class ObservationReader:
         """
         fields = as_object(value, pointer, what="An observation")
         refuse_unknown(fields, _FIELDS, pointer)
-        if fields.get("job") is None:
+        stated = {name: one for name, one in fields.items() if one is not None}
+        if "job" not in stated:
             raise InvalidInputError(
                 "An observation needs the field 'job'.", pointer=f"{pointer}/job"
             )
-        job, stored = self._job(fields["job"], f"{pointer}/job")
-        seen = _measured(fields, job, pointer)
+        job, stored = self._job(stated["job"], f"{pointer}/job")
+        of_job = {"batch_size": job.batch_size, "accumulation_steps": job.accumulation_steps}
+        seen = parse_observation(
+            of_job | {name: stated[name] for name in _MEASURED if name in stated}, pointer
+        )
         placement = self._placement(seen.placement)
         content: list[object] = [
             stored.ref, placement, seen.batch_size, seen.accumulation_steps, seen.step_time_s,
             seen.sync_time_s,
         ]  # fmt: skip
-        software = _software(fields.get("software"), f"{pointer}/software")
-        if software:
+        software: tuple[tuple[str, str], ...] = ()
+        if stated.get("software"):
+            software = _software(stated["software"], f"{pointer}/software")
             content.append(software)
-        content_hash = hashlib.sha256(orjson.dumps(content)).hexdigest()[:32]
-        key = fields.get("key")
+        key = content_hash = hashlib.sha256(orjson.dumps(content)).hexdigest()[:32]
+        if "key" in stated:
+            key = _key(stated["key"], f"{pointer}/key")
+        lasts_s = None
+        if "expires_in_s" in stated:
+            lasts_s = _expires_in_s(stated["expires_in_s"], f"{pointer}/expires_in_s")
+        try:
+            bounds = plausibility.bounds(job, stored, seen, reporter)
+        except InvalidInputError as error:
+            # The estimator points into a question; here job and placement are of one item.
+            error.pointer = pointer + error.pointer
+            raise
+        doubt = bounds.doubt_of(seen.step_time_s)
         kept = StoredObservation(
             job=stored,
-            key=content_hash if key is None else _key(key, f"{pointer}/key"),
+            key=key,
             content_hash=content_hash,
             placement=placement,
             batch_size=seen.batch_size,
             accumulation_steps=seen.accumulation_steps,
             step_time_s=seen.step_time_s,
             sync_time_s=seen.sync_time_s,
+            state=ObservationState.QUARANTINED if doubt else ObservationState.ACCEPTED,
+            reason=doubt,
+            reporter=reporter,
             software=software,
-            expires_in_s=_expires_in_s(fields.get("expires_in_s"), f"{pointer}/expires_in_s"),
+            expires_in_s=lasts_s,
         )
-        return job, seen, kept
+        return _Judged(seen, kept, bounds.predicted)
 
     def _job(self, value: Any, pointer: str) -> tuple[Job, StoredJob]:
         written = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
         known = self._jobs.get(written)
         if known is None:
-            job = self._read_job(value, pointer=pointer)
+            job = self._dispatcher.models.serving.read_job(value, pointer=pointer)
             known = (job, stored_job(job))
             self._jobs.put(written, known)
         return known
@@ -253,22 +245,8 @@ def _observations_of(body: Any) -> list[Any]:
     return body
 
 
-def _measured(fields: Mapping[str, Any], job: Job, pointer: str) -> Observation:
-    measured = {name: fields[name] for name in _MEASURED if fields.get(name) is not None}
-    measured.setdefault("batch_size", job.batch_size)
-    measured.setdefault("accumulation_steps", job.accumulation_steps)
-    try:
-        return parse_observations([measured], pointer=pointer)[0]
-    except InvalidInputError as error:
-        # It was read as the only one of a list.
-        error.pointer = pointer + error.pointer.removeprefix(f"{pointer}/0")
-        raise
-
-
 def _software(value: Any, pointer: str) -> tuple[tuple[str, str], ...]:
     """Return names and versions of what a step was measured with, sorted."""
-    if value is None:
-        return ()
     stated = as_object(value, pointer, what="software")
     if len(stated) > _MOST_COMPONENTS:
         raise InvalidInputError(
@@ -286,9 +264,7 @@ def _software(value: Any, pointer: str) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(stated.items()))
 
 
-def _expires_in_s(value: Any, pointer: str) -> float | None:
-    if value is None:
-        return None
+def _expires_in_s(value: Any, pointer: str) -> float:
     seconds = as_number("expires_in_s", value, pointer)
     if not 0 < seconds <= MOST_EXPIRES_IN_S:
         raise InvalidInputError(

@@ -15,16 +15,17 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.core.resolved_placement import rough_bytes
 from perfmodel.estimator.evidence.guessed_rows import guess_of, modelled
-from perfmodel.estimator.evidence.observed_rows import OBSERVED_JOB, least_step_s, weighed_cells
+from perfmodel.estimator.evidence.observed import Observed
+from perfmodel.estimator.evidence.observed_rows import least_step_s
+from perfmodel.estimator.placing.cells import CellStep, predicted_cell
 from perfmodel.estimator.placing.columns import slowest
 from perfmodel.graph.job import Job
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
-from perfmodel.placement.estimate import Throughput
 from perfmodel.placement.job_types.job_type_guess import JobTypeGuess
 from perfmodel.placement.topology.topology import Placement
+from perfmodel.store.state.jobs import StoredJob
 from perfmodel.store.state.observation_feed import ObservationFeed
-from perfmodel.store.state.observation_records import StoredObservation
 
 #: Seconds of a step. Starting one kernel takes an accelerator some microseconds, and a step is
 #: several; of steps of a day nobody would wait for the second.
@@ -131,25 +132,20 @@ MIXED = "mixed"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bounds:
-    """What the step time of a cell may be, seconds; ``doubt`` says why no time is believed.
+    """What the step time of a cell may be, seconds.
 
-    ``too_fast`` and ``too_slow`` say what is wrong with a time beyond the bounds. ``predicted`` and
-    ``predicted_step_s`` are the answer without any observation of the job; None where there is
-    none.
+    ``too_fast`` and ``too_slow`` say what is wrong with a time beyond the bounds. ``predicted`` is
+    the step without any observation of the job; None where there is none.
     """
 
     least_s: float = 0.0
     most_s: float = float("inf")
     too_fast: str = ""
     too_slow: str = ""
-    doubt: str | None = None
-    predicted: Throughput | None = None
-    predicted_step_s: float = 0.0
+    predicted: CellStep | None = None
 
     def doubt_of(self, step_time_s: float) -> str | None:
         """Return why a step time is not believed, or None."""
-        if self.doubt is not None:
-            return self.doubt
         if step_time_s < self.least_s:
             wrong = self.too_fast
         elif step_time_s > self.most_s:
@@ -178,7 +174,7 @@ class Plausibility:
         )
         self._types = TypeGuesses(estimator, feed)
 
-    def bounds(self, job: Job, stored: StoredObservation, seen: Observation) -> Bounds:
+    def bounds(self, job: Job, stored: StoredJob, seen: Observation, reporter: str) -> Bounds:
         """Return what the step time of an observed cell may be.
 
         Raises
@@ -188,15 +184,15 @@ class Plausibility:
         """
         if job.job_type is not None:
             check_possible(seen)
-        cell = (stored.job.ref, seen.batch_size, seen.accumulation_steps, seen.placement)
+        cell = (stored.ref, seen.batch_size, seen.accumulation_steps, seen.placement)
         bounds = self._cells.get(cell)
         if bounds is None:
             bounds = self._bounds(job, seen)
             self._cells.put(cell, bounds)
-        return bounds if job.job_type is None else self._of_type(job, stored, seen)
+        return bounds if job.job_type is None else self._of_type(job, stored, seen, reporter)
 
-    def _of_type(self, job: Job, stored: StoredObservation, seen: Observation) -> Bounds:
-        likely_s = self._types.likely_s(job, stored.job.family, seen, stored.reporter)
+    def _of_type(self, job: Job, stored: StoredJob, seen: Observation, reporter: str) -> Bounds:
+        likely_s = self._types.likely_s(job, stored.family, seen, reporter)
         if likely_s is None:
             return Bounds()
         by = "than what was reported of this job type before lets expect"
@@ -208,30 +204,23 @@ class Plausibility:
         )
 
     def _bounds(self, job: Job, seen: Observation) -> Bounds:
+        """Return the bounds of a cell; that answers can rest on it is tried with that."""
         asked = replace(job, batch_size=seen.batch_size, accumulation_steps=seen.accumulation_steps)
-        placement = self.estimator.core.resolve(seen.placement)
+        core = self.estimator.core
+        placement = core.resolve(seen.placement)
         if job.job_type is not None:
-            # Whether an answer can rest on it is tried here.
             self.estimator.estimate(asked, seen.placement, [seen])
             return Bounds()
-        prepared = self.estimator.core.prepare(asked)
-        predicted = self.estimator.answer(prepared, placement)
-        predicted_s = predicted.step_time_s
-        try:
-            # Whether an answer can rest on this cell is tried now, at a time that is beyond doubt.
-            likely = replace(seen, step_time_s=predicted_s, sync_time_s=None)
-            weighed_cells(self.estimator.core, asked, likely, OBSERVED_JOB, "")
-        except InvalidInputError as error:
-            return Bounds(doubt=error.message)
+        prepared = core.prepare(asked)
+        step = Observed([None]).step(predicted_cell(core, prepared, placement))
         least_s = least_step_s(prepared, placement)
         return Bounds(
             least_s=least_s,
-            most_s=_TOO_FAR * predicted_s,
+            most_s=_TOO_FAR * step.step_time_s,
             too_fast=f"but the arithmetic of the step alone takes {least_s:.3g} s at the peak of "
             "the accelerator",
             too_slow=f"more than {_TOO_FAR:g} times what is predicted",
-            predicted=predicted.throughput,
-            predicted_step_s=predicted_s,
+            predicted=step,
         )
 
 

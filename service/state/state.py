@@ -255,22 +255,16 @@ class FeedInMemory:
     def __init__(self, whole: ObservationFeed[Observation] | FeedInMemory) -> None:
         self._whole = whole
 
-    def known(self, family: str) -> tuple[Observation, ...] | None:
-        """Return what was observed of a family, or None."""
-        return self._whole.known(family)
+    def known(self, family: str | None) -> tuple[Observation, ...] | None:
+        """Return what was observed of a family, or None; of all (None), of job types alone."""
+        seen = self._whole.known(family)
+        if family is not None:
+            return seen
+        return tuple(one for one in seen or () if one.job is not None and one.job.job_type)
 
-    def known_of_all(self) -> tuple[Observation, ...]:
-        """Return what was observed of job types."""
-        seen = self._whole.known_of_all() or ()
-        return tuple(one for one in seen if one.job is not None and one.job.job_type)
-
-    def of(self, family: str) -> tuple[Observation, ...]:
-        """Return what was observed of a family."""
-        return self._whole.known(family) or ()
-
-    def of_all(self) -> tuple[Observation, ...]:
-        """Return what was observed of job types."""
-        return self.known_of_all()
+    def of(self, family: str | None) -> tuple[Observation, ...]:
+        """Return what was observed, as :meth:`known`."""
+        return self.known(family) or ()
 
 
 #: What an answer may rest on: registered jobs, prices, observations. What is *known* is in memory,

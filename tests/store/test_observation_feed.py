@@ -107,22 +107,22 @@ def test_what_others_take_back_is_seen_at_the_next_poll(
     other.add([stored_observation("1"), stored_observation("2")])
     other.add([stored_observation("3", job=stored_job("b"))])
     of_b = feed.of("b")
-    assert (feed.of("a"), feed.of_all()) == (("1", "2"), ("1", "2", "3"))
+    assert (feed.of("a"), feed.of(None)) == (("1", "2"), ("1", "2", "3"))
     assert other.remove(ObservationFilter(key="1")) == 1
-    assert (feed.of("a"), feed.of_all()) == (("1", "2"), ("1", "2", "3"))  # from memory
+    assert (feed.of("a"), feed.of(None)) == (("1", "2"), ("1", "2", "3"))  # from memory
     feed.poll()
     assert feed.taken_back == 1
-    assert feed.known_of_all() is None
-    assert (feed.of("a"), feed.of_all()) == (("2",), ("2", "3"))
+    assert feed.known(None) is None
+    assert (feed.of("a"), feed.of(None)) == (("2",), ("2", "3"))
     assert feed.of("b") is of_b
     other.move(
         ObservationFilter(key="2"), ObservationState.EXCLUDED, out_of=[ObservationState.ACCEPTED]
     )
     feed.poll()
-    assert (feed.of("a"), feed.of_all()) == ((), ("3",))
-    before = feed.of_all()
+    assert (feed.of("a"), feed.of(None)) == ((), ("3",))
+    before = feed.of(None)
     feed.poll()
-    assert feed.known_of_all() is before
+    assert feed.known(None) is before
 
 
 def test_what_is_taken_back_waits_for_nothing(
@@ -130,14 +130,14 @@ def test_what_is_taken_back_waits_for_nothing(
 ) -> None:
     store = open_store()
     store.add([stored_observation("1"), stored_observation("2")])
-    assert feed.of_all() == ("1", "2")
+    assert feed.of(None) == ("1", "2")
     # Just read: what is added waits for a second to pass.
     store.add([stored_observation("3")])
     feed.forget(["a"])
-    assert feed.of_all() == ("1", "2")
+    assert feed.of(None) == ("1", "2")
     store.remove(ObservationFilter(key="1"))
     feed.forget_all()
-    assert feed.of_all() == ("2", "3")
+    assert feed.of(None) == ("2", "3")
 
 
 def test_while_one_reads_what_was_added_the_others_go_on(
@@ -149,19 +149,19 @@ def test_while_one_reads_what_was_added_the_others_go_on(
     meanwhile: list[tuple[str, ...] | None] = []
 
     def read(stored: Sequence[StoredObservation]) -> tuple[str, ...]:
-        meanwhile.append(feed.known_of_all())
+        meanwhile.append(feed.known(None))
         return keys(stored)
 
     feed: ObservationFeed[str] = ObservationFeed(store, read, poll_s=3_600)
-    assert feed.of_all() == ("1",)
+    assert feed.of(None) == ("1",)
     store.add([stored_observation("2")])
     feed.forget(["a"])
-    assert feed.known_of_all() is None
-    assert feed.of_all() == ("1", "2")
+    assert feed.known(None) is None
+    assert feed.of(None) == ("1", "2")
     store.add([stored_observation("3")])
     store.remove(ObservationFilter(key="1"))
     feed.forget_all()
-    assert feed.of_all() == ("2", "3")
+    assert feed.of(None) == ("2", "3")
     # Nothing was known at first, and with what was taken back nobody goes on.
     assert meanwhile == [None, ("1",), None]
     feed.close()
@@ -175,14 +175,14 @@ def test_what_was_read_before_stays_the_same_object(
         store, lambda stored: tuple(object() for _ in stored), poll_s=3_600
     )
     store.add([stored_observation("1"), stored_observation("2")])
-    first = feed.of_all()
+    first = feed.of(None)
     store.add([stored_observation("3")])
     store.remove(ObservationFilter(key="1"))
     feed.forget_all()
-    second = feed.of_all()
+    second = feed.of(None)
     assert len(second) == 2 and second[0] is first[1]
     feed.forget_all()
-    assert feed.of_all() is second
+    assert feed.of(None) is second
     feed.close()
 
 
@@ -209,7 +209,7 @@ def test_every_process_makes_the_same_choice_whatever_came_when(
             store.remove(ObservationFilter(key=f"{drawn.randrange(number + 1)} 0"))
             old.forget_all()
         new: ObservationFeed[str] = ObservationFeed(store, keys, poll_s=3_600)
-        assert old.of_all() == new.of_all()
+        assert old.of(None) == new.of(None)
         assert set(old.of("a")) == set(new.of("a"))
         new.close()
     old.close()
@@ -235,10 +235,10 @@ def test_answers_go_on_without_the_database(tmp_path: Path) -> None:
     feed.forget(["a"])
     assert feed.of("a") == ("1",)
     assert feed.of("never asked before") == ()
-    assert feed.of_all() == ()
+    assert feed.of(None) == ()
     # It is not asked again at once, even where something was taken back.
     feed.forget_all()
-    assert feed.known_of_all() == ()
+    assert feed.known(None) == ()
     with pytest.raises(StoreError):
         feed.poll()
     feed.close()

@@ -9,7 +9,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from typing import cast
 
@@ -134,31 +134,23 @@ class Connections:
         self.url = url
         self._watchdog = Watchdog()
         self._breaker = Breaker(pause_s=_PAUSE_S, trial_s=2 * _CONNECT_TIMEOUT_S + _WRITE_S)
-        with self._translated():
+        try:
             self._engine = _engine(make_url(url))
+        except (SQLAlchemyError, ImportError) as error:
+            raise self._problem(error) from error
+        #: Whether the database is an SQLite file or in memory.
+        self.is_sqlite = self._engine.dialect.name == "sqlite"
         # Whoever will write says so first: a reader that turns into a writer can find SQLite
         # locked by another, and no waiting helps it.
         self._writer = self._engine.execution_options(sqlite_begin="BEGIN IMMEDIATE")
         if not self.is_sqlite:
             event.listen(self._engine, "checkout", self._ping)
 
-    @property
-    def is_sqlite(self) -> bool:
-        """Whether the database is an SQLite file or in memory."""
-        return self._engine.dialect.name == "sqlite"
-
-    @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def reading(self) -> AbstractContextManager[Connection]:
         """Open a transaction that only reads."""
-        with (
-            self._translated(),
-            self._engine.connect() as connection,
-            self._limiting(connection, _READ_S),
-        ):
-            yield connection
+        return self._opened(self._engine, _READ_S)
 
-    @contextmanager
-    def writing(self, *, limit_s: float = _WRITE_S) -> Iterator[Connection]:
+    def writing(self, *, limit_s: float = _WRITE_S) -> AbstractContextManager[Connection]:
         """Open a transaction that is on disk when the block has ended.
 
         Parameters
@@ -171,13 +163,7 @@ class Connections:
         ExistsError
             A row of that key is there already.
         """
-        with (
-            self._translated(),
-            self._writer.connect() as connection,
-            self._limiting(connection, limit_s),
-            connection.begin(),
-        ):
-            yield connection
+        return self._opened(self._writer, limit_s)
 
     def close(self) -> None:
         """Give back every connection."""
@@ -185,13 +171,25 @@ class Connections:
         self._watchdog.close()
 
     @contextmanager
-    def _limiting(self, connection: Connection, limit_s: float) -> Iterator[None]:
-        if self.is_sqlite:
-            yield
-            return
-        with self._watchdog.limiting(_socketed(connection.connection.driver_connection), limit_s):
-            yield
-        self._breaker.worked()
+    def _opened(self, engine: Engine, limit_s: float) -> Iterator[Connection]:
+        """Open a transaction; what goes wrong with a server is noted, and told in other words."""
+        try:
+            if self.is_sqlite:
+                with engine.begin() as connection:
+                    yield connection
+                return
+            self._breaker.check()
+            with engine.connect() as connection:
+                held = _socketed(connection.connection.driver_connection)
+                with self._watchdog.limiting(held, limit_s), connection.begin():
+                    yield connection
+                self._breaker.worked()
+        except IntegrityError as error:
+            raise ExistsError(str(error)) from error
+        except (SQLAlchemyError, OSError, ImportError) as error:
+            if _was_lost(error) and not self.is_sqlite:
+                self._breaker.failed()
+            raise self._problem(error) from error
 
     def _ping(self, connection: object, record: object, proxy: object) -> None:
         """Find out whether a connection of the pool still answers; else another takes its place."""
@@ -201,22 +199,13 @@ class Connections:
         except self._engine.dialect.loaded_dbapi.Error as error:
             raise DisconnectionError(str(error)) from error
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        self._breaker.check()
-        try:
-            yield
-        except IntegrityError as error:
-            raise ExistsError(str(error)) from error
-        except (SQLAlchemyError, OSError, ImportError) as error:
-            if _was_lost(error) and not self.is_sqlite:
-                self._breaker.failed()
-            # What the driver said, without the statement: that is nobody's business outside.
-            said = str(getattr(error, "orig", None) or error).strip()
-            raise StoreError(
-                f"The database {shown_url(self.url)} cannot be used: {said}. Check the URL, the "
-                "permissions and the free space."
-            ) from error
+    def _problem(self, error: Exception) -> StoreError:
+        # What the driver said, without the statement: that is nobody's business outside.
+        said = str(getattr(error, "orig", None) or error).strip()
+        return StoreError(
+            f"The database {shown_url(self.url)} cannot be used: {said}. Check the URL, the "
+            "permissions and the free space."
+        )
 
 
 def shown_url(url: str) -> str:

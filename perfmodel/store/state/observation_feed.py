@@ -12,6 +12,8 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
 from typing import Generic, NamedTuple, TypeVar, final
 
 from perfmodel.errors import StoreError
@@ -40,6 +42,27 @@ class _Marks(NamedTuple):
     taken_back: int
 
 
+@dataclass(slots=True)
+class _Kept(Generic[Seen]):
+    """What was observed, and from when on it is to be read again.
+
+    Parameters
+    ----------
+    until_s : float
+        Infinity as long as nothing happened; at once where something was taken back.
+    next_s : float
+        When it may be read again for what is added.
+    """
+
+    seen: tuple[Seen, ...]
+    until_s: float
+    next_s: float = 0.0
+
+
+#: Of what was taken back: now, and nobody goes on with what was known.
+_AT_ONCE = -inf
+
+
 @final
 class ObservationFeed(PollingThread, Generic[Seen]):
     """Tells what was observed of a family of jobs and last of any; safe to share between threads.
@@ -63,35 +86,34 @@ class ObservationFeed(PollingThread, Generic[Seen]):
         self._store = store
         self._read = read
         self._lock = threading.Lock()
-        self._known: OrderedDict[str, tuple[Seen, ...]] = OrderedDict()
-        self._old: set[str] = set()
+        self._known: OrderedDict[str | None, _Kept[Seen]] = OrderedDict()
+        self._unknown: _Kept[Seen] = _Kept((), _AT_ONCE)
         self._each: dict[StoredObservation, tuple[Seen, ...]] = {}
-        self._of_all: tuple[Seen, ...] | None = None
-        self._marks, self._of_all_is_of = _Marks(0, 0), _Marks(-1, -1)
-        self._next_s = self._paused_all_until = 0.0
         self._reading_all = threading.Lock()
+        self._marks = _Marks(0, 0)
         self._polled: Changes | None = None
         self._paused_until = 0.0
 
-    def known(self, family: str) -> tuple[Seen, ...] | None:
-        """Return what is in memory and young, or None; never waits for the database."""
-        if family in self._old:
-            return None
-        return self._known.get(family)
+    def known(self, family: str | None) -> tuple[Seen, ...] | None:
+        """Return what :meth:`of` would, or None where it is to be read; never waits."""
+        kept = self._known.get(family, self._unknown)
+        if self._is_young(kept):
+            return kept.seen
+        # While somebody reads what was added to all, the others go on with what was known.
+        go_on = family is None and kept.until_s != _AT_ONCE and self._reading_all.locked()
+        return kept.seen if go_on else None
 
-    def known_of_all(self) -> tuple[Seen, ...] | None:
-        """Return what :meth:`of_all` would, or None where it is to be read again; never waits."""
-        if self._is_old() and (self._has_taken_back() or not self._reading_all.locked()):
-            return None
-        # While somebody reads what was added, the others go on with what was known.
-        return self._of_all
-
-    def of(self, family: str) -> tuple[Seen, ...]:
-        """Return the observations that count for a family; the same object until they change.
+    def of(self, family: str | None) -> tuple[Seen, ...]:
+        """Return the observations that count; the same object until they change.
 
         Those of the same jobs with another batch are among them; quarantined and excluded ones are
-        not. What another process did is seen within a second. Reads the database for a family that
-        was not asked about before, or that was observed since.
+        not. What another process did is seen within a second, but of all jobs within two what was
+        added. Reads the database for what was not asked about before, or was observed since.
+
+        Parameters
+        ----------
+        family : str or None
+            Of jobs; None: of all, each from a stored observation with the content of its job.
 
         Returns
         -------
@@ -101,46 +123,28 @@ class ObservationFeed(PollingThread, Generic[Seen]):
         known = self.known(family)
         if known is not None:
             return known
-        before = self._known.get(family, ())
-        if time.monotonic() < self._paused_until:
-            return before
-        try:
-            return self._load(family, before)
-        except StoreError as error:
-            self._paused_until = time.monotonic() + _PAUSE_S
-            logger.warning("observations cannot be read; answers go on without: %s", error)
-            return before
-
-    def of_all(self) -> tuple[Seen, ...]:
-        """Return the observations of all jobs that count; the same object until they change.
-
-        What was added is seen within two seconds, what was taken back as in :meth:`of`.
-
-        Returns
-        -------
-        tuple
-            Oldest first, each from a stored observation with the content of its job. Where the
-            database fails: those that were known last.
-        """
-        known = self.known_of_all()
-        if known is None:
-            with self._reading_all:
-                if self._is_old():
-                    self._load_all()
-                known = self._of_all or ()
-        return known
+        if family is not None:
+            return self._load(family)
+        with self._reading_all:
+            kept = self._known.get(None, self._unknown)
+            # Somebody else may have read what both waited for.
+            return kept.seen if self._is_young(kept) else self._load(None)
 
     def forget(self, families: Iterable[str]) -> None:
         """Read some families again when they are asked for next."""
         with self._lock:
             self._marks = self._marks._replace(changes=self._marks.changes + 1)
-            self._old.update(family for family in families if family in self._known)
+            for family in (*families, None):
+                kept = self._known.get(family)
+                if kept is not None:
+                    kept.until_s = min(kept.until_s, kept.next_s)
 
     def forget_all(self) -> None:
         """Read everything again when it is asked for next: something was taken back."""
         with self._lock:
             self._marks = self._marks._replace(taken_back=self._marks.taken_back + 1)
-            self._old.update(self._known)
+            for kept in self._known.values():
+                kept.until_s = _AT_ONCE
 
     @property
     def taken_back(self) -> int:
@@ -163,47 +167,39 @@ class ObservationFeed(PollingThread, Generic[Seen]):
             self.forget(now.families)
         self._polled = now
 
-    def _is_old(self) -> bool:
-        """Return whether what is known of all jobs is to be read again, and may be."""
-        if self._of_all_is_of is self._marks:
-            return False
-        # What was taken back is not to wait, unless the database is away.
-        since_s = self._paused_all_until if self._has_taken_back() else self._next_s
-        return time.monotonic() >= since_s
+    def _is_young(self, kept: _Kept[Seen]) -> bool:
+        """Tell whether nothing happened since, or what did is not to be looked for yet."""
+        if kept.until_s == inf:
+            return True
+        return time.monotonic() < max(kept.until_s, self._paused_until)
 
-    def _has_taken_back(self) -> bool:
-        return self._of_all_is_of.taken_back != self._marks.taken_back
-
-    def _load(self, family: str, before: tuple[Seen, ...]) -> tuple[Seen, ...]:
-        self.start()
-        marks = self._marks
-        found = self._read(self._store.counting(family))
-        if found == before:
-            found = before
-        with self._lock:
-            # Else something happened since, and what was read may be from before that.
-            if marks is self._marks:
-                self._known[family] = found
-                self._known.move_to_end(family)
-                self._old.discard(family)
-                if len(self._known) > _CAPACITY:
-                    self._old.discard(self._known.popitem(last=False)[0])
-        return found
-
-    def _load_all(self) -> None:
-        marks, known = self._marks, self._of_all or ()
+    def _load(self, family: str | None) -> tuple[Seen, ...]:
+        marks, before = self._marks, self._known.get(family, self._unknown).seen
         try:
             self.start()
-            found = self._read_each(self._store.counting(None, most=MOST_OF_ALL))
+            if family is None:
+                found = self._read_each(self._store.counting(None, most=MOST_OF_ALL))
+            else:
+                found = self._read(self._store.counting(family))
         except StoreError as error:
-            logger.warning("observations of other jobs cannot be read: %s", error)
-            self._next_s = self._paused_all_until = time.monotonic() + _PAUSE_S
-            self._of_all = known
-            return
-        # What is added after a quiet time counts at once; many a second are taken together.
-        self._next_s = time.monotonic() + (0.0 if found == known else EVERY_S)
-        self._of_all = known if found == known else found
-        self._of_all_is_of = marks
+            self._paused_until = time.monotonic() + _PAUSE_S
+            logger.warning("observations cannot be read; answers go on without: %s", error)
+            return before
+        # What is added to all after a quiet time counts at once; many a second are taken together.
+        is_paced = family is None and found != before
+        next_s = time.monotonic() + EVERY_S if is_paced else 0.0
+        new = _Kept(before if found == before else found, inf, next_s)
+        with self._lock:
+            # What happened since may not be in what was read.
+            if marks.taken_back != self._marks.taken_back:
+                new.until_s = _AT_ONCE
+            elif marks is not self._marks:
+                new.until_s = next_s
+            self._known[family] = new
+            self._known.move_to_end(family)
+            if len(self._known) > _CAPACITY:
+                self._known.popitem(last=False)
+        return new.seen
 
     def _read_each(self, stored: Sequence[StoredObservation]) -> tuple[Seen, ...]:
         """Read observations; what was read before stays the same object."""

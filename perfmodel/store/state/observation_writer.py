@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
+from itertools import islice
 
 from perfmodel.errors import StoreError
 from perfmodel.store.state.observation_records import Outcome, StoredObservation
@@ -81,30 +82,22 @@ class ObservationWriter:
 
     def _run(self) -> None:
         while True:
+            group: list[_Waiting] = []
+            size = 0
             with self._changed:
                 self._changed.wait_for(lambda: self._queue or self._closed)
-                if not self._queue:
-                    return
-                group = self._take()
-            self._write(group)
-
-    def _take(self) -> list[_Waiting]:
-        group: list[_Waiting] = []
-        size = 0
-        while self._queue and (not group or size + len(self._queue[0][0]) <= _MOST_AT_ONCE):
-            group.append(self._queue.popleft())
-            size += len(group[-1][0])
-        self._count -= size
-        return group
-
-    def _write(self, group: Sequence[_Waiting]) -> None:
-        try:
-            outcomes = self._store.add([seen for observations, _ in group for seen in observations])
-        except Exception as error:  # whatever went wrong, somebody waits to hear of it
-            for _, answer in group:
-                answer.set_exception(error)
-            return
-        begin = 0
-        for observations, answer in group:
-            answer.set_result(outcomes[begin : begin + len(observations)])
-            begin += len(observations)
+                while self._queue and (not group or size + len(self._queue[0][0]) <= _MOST_AT_ONCE):
+                    group.append(self._queue.popleft())
+                    size += len(group[-1][0])
+                self._count -= size
+            if not group:
+                return
+            try:
+                outcomes = self._store.add([seen for some, _ in group for seen in some])
+            except Exception as error:  # whatever went wrong, somebody waits to hear of it
+                for _, answer in group:
+                    answer.set_exception(error)
+                continue
+            left = iter(outcomes)
+            for some, answer in group:
+                answer.set_result(list(islice(left, len(some))))

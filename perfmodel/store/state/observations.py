@@ -83,20 +83,40 @@ class ObservationStore(SharedStore):
             return []
         jobs = {seen.job.ref: seen.job for seen in observations}
         new_jobs = [job for ref, job in jobs.items() if ref not in self._kept_jobs]
+        # Of two with the same key the first is kept.
+        first: dict[_Key, StoredObservation] = {}
+        for seen in observations:
+            first.setdefault(_key(seen), seen)
+        received_at, table = now(), OBSERVATIONS.c
         with self._connections.writing() as connection:
             # First: it is the lock that makes transactions of several hosts wait for each other.
             revision = raise_revision(connection, REVISION)
             insert_jobs(connection, new_jobs)
-            added = _insert(connection, observations, revision)
-            content = _content(connection, observations, added)
-        self._remember(new_jobs)
-        return _outcomes(observations, added, content)
-
-    def _remember(self, jobs: Iterable[StoredJob]) -> None:
-        """Note jobs that are on disk: they are never removed, and need not be written again."""
+            statement = (
+                insert_into(connection, OBSERVATIONS)
+                .on_conflict_do_nothing(index_elements=["family", "reporter", "key"])
+                .returning(table.reporter, table.family, table.key)
+            )
+            rows = [_row(seen, revision, received_at) for seen in first.values()]
+            keys = connection.execute(statement, rows)
+            added = {(row.reporter, row.family, row.key) for row in keys}
+            stands = {key: first[key].content_hash for key in added}
+            if len(added) < len(first):
+                stands |= _content(connection, first.keys() - added)
+        # Jobs are never removed, and those that are on disk need not be written again.
         if len(self._kept_jobs) > _MOST_REMEMBERED:
             self._kept_jobs = set()
-        self._kept_jobs.update(job.ref for job in jobs)
+        self._kept_jobs.update(jobs)
+        outcomes = []
+        for seen in observations:
+            key = _key(seen)
+            if key in added:
+                added.remove(key)
+                outcomes.append(Outcome.ADDED)
+            else:
+                is_same = stands[key] == seen.content_hash
+                outcomes.append(Outcome.KNOWN if is_same else Outcome.CONFLICT)
+        return outcomes
 
     def page(
         self,
@@ -226,22 +246,6 @@ def _key(seen: StoredObservation) -> _Key:
     return seen.reporter, seen.job.family, seen.key
 
 
-def _insert(
-    connection: Connection, observations: Sequence[StoredObservation], revision: int
-) -> set[_Key]:
-    table = OBSERVATIONS.c
-    statement = (
-        insert_into(connection, OBSERVATIONS)
-        .on_conflict_do_nothing(index_elements=["family", "reporter", "key"])
-        .returning(table.reporter, table.family, table.key)
-    )
-    received_at = now()
-    # Of two with the same key the first is kept.
-    first = {_key(seen): seen for seen in reversed(observations)}
-    rows = [_row(seen, revision, received_at) for seen in reversed(first.values())]
-    return {(row.reporter, row.family, row.key) for row in connection.execute(statement, rows)}
-
-
 def _row(seen: StoredObservation, revision: int, received_at: str) -> dict[str, Any]:
     return {
         "family": seen.job.family,
@@ -271,37 +275,18 @@ def _later(moment: str, seconds: float) -> str:
     return found.isoformat(timespec="milliseconds")
 
 
-def _content(
-    connection: Connection, observations: Sequence[StoredObservation], added: set[_Key]
-) -> dict[_Key, str]:
-    """Return the content hashes that stand under the keys that were taken before."""
-    taken: dict[tuple[str, str], list[str]] = {}
-    for reporter, family, key in set(map(_key, observations)) - added:
-        taken.setdefault((reporter, family), []).append(key)
+def _content(connection: Connection, taken: Iterable[_Key]) -> dict[_Key, str]:
+    """Return the content hashes that stand under keys that were taken before."""
+    keys_of: dict[tuple[str, str], list[str]] = {}
+    for reporter, family, key in taken:
+        keys_of.setdefault((reporter, family), []).append(key)
     table = OBSERVATIONS.c
     found = {}
-    for (reporter, family), keys in taken.items():
+    for (reporter, family), keys in keys_of.items():
         of_both = (table.reporter == reporter, table.family == family, table.key.in_(keys))
         for row in connection.execute(select(table.key, table.content_hash).where(*of_both)):
             found[reporter, family, row.key] = row.content_hash
     return found
-
-
-def _outcomes(
-    observations: Sequence[StoredObservation], added: set[_Key], content: dict[_Key, str]
-) -> list[Outcome]:
-    outcomes = []
-    stands = dict(content)
-    for seen in observations:
-        key = _key(seen)
-        if key in added and key not in stands:
-            stands[key] = seen.content_hash
-            outcomes.append(Outcome.ADDED)
-        elif stands[key] == seen.content_hash:
-            outcomes.append(Outcome.KNOWN)
-        else:
-            outcomes.append(Outcome.CONFLICT)
-    return outcomes
 
 
 def stored_observation(row: Row[Any], content: str = "") -> StoredObservation:

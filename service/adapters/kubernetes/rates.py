@@ -201,7 +201,7 @@ class RateCache:
         seen = self._dispatcher.state.feed.known(evidence.family)
         if seen is None or seen is not evidence.seen:
             return retry or seen is not None
-        others = self._dispatcher.state.feed.known_of_all()
+        others = self._dispatcher.state.feed.known(None)
         if others is evidence.others:
             return False
         taken_back = self._dispatcher.state.feed.taken_back != evidence.taken_back
@@ -256,7 +256,7 @@ def predict_cells(
         family=family,
         taken_back=state.feed.taken_back,
         seen=state.feed.of(family),
-        others=state.feed.of_all(),
+        others=state.feed.of(None),
     )
     placements = _placements(devices)
     matrix = answerer.row(job, placements)

@@ -131,7 +131,7 @@ def test_it_is_kept_who_reported(world: World, step: Make) -> None:
         (world.one.key_id, "3"), (world.other.key_id, "1"), (world.one.key_id, "1"),
     ]  # fmt: skip
     state = world.admin.client.app.state.dispatcher.state  # type: ignore[attr-defined]
-    assert {seen.reporter for seen in state.feed.of_all()} == {
+    assert {seen.reporter for seen in state.feed.of(None)} == {
         world.one.key_id, world.other.key_id,
     }  # fmt: skip
 

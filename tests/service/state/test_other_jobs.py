@@ -105,18 +105,18 @@ def test_what_is_added_is_seen_within_two_seconds(
     now = [100.0]
     monkeypatch.setattr(observation_feed, "time", SimpleNamespace(monotonic=lambda: now[0]))
     before = _step_s(client, JOB, ASKED)
-    assert state.feed.known_of_all() == ()
+    assert state.feed.known(None) == ()
     seen = _observed(client)
     _store(client, seen[:1])
-    assert len(state.feed.of_all()) == 1
+    assert len(state.feed.of(None)) == 1
     _store(client, seen)
     # Of many a second the first is seen at once, the others together.
     assert EVERY_S < 2
     now[0] += 0.99 * EVERY_S
-    assert len(state.feed.known_of_all() or ()) == 1
+    assert len(state.feed.known(None) or ()) == 1
     now[0] += 0.02 * EVERY_S
-    assert state.feed.known_of_all() is None
-    assert len(state.feed.of_all()) == len(PLACES)
+    assert state.feed.known(None) is None
+    assert len(state.feed.of(None)) == len(PLACES)
     assert _step_s(client, JOB, ASKED) != before
 
 
