@@ -83,21 +83,18 @@ class KeyFile:
             return
         with self._lock:
             try:
-                self._read_if_changed()
+                state = _state_of(self.path)
+                if state is None and self._state is not None:
+                    raise StoreError(f"{self.path} with the keys is gone.")
+                if state != self._state:
+                    self._take(_read(self.path))
+                    self._state = state
                 self._was_read = True
             except StoreError as error:
                 if not self._was_read:
                     raise
                 logger.error("%s The keys that were read before go on.", error.message)
             self._looked_at = now
-
-    def _read_if_changed(self) -> None:
-        state = _state_of(self.path)
-        if state is None and self._state is not None:
-            raise StoreError(f"{self.path} with the keys is gone.")
-        if state != self._state:
-            self._take(_read(self.path))
-            self._state = state
 
     def _take(self, keys: Sequence[ApiKey]) -> None:
         self._keys = tuple(keys)

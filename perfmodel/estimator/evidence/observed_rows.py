@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator.core.core import Core
@@ -217,25 +216,22 @@ def step_cells(
     slowdowns : sequence of Slowdown
         On each kind of accelerator, where there is one placement.
     """
-    places = len(columns)
-
-    def of_jobs(values: Sequence[float]) -> np.ndarray:
-        return np.repeat(np.array(values, dtype=np.float64), places)
-
-    def of_places(values: npt.ArrayLike) -> np.ndarray:
-        return np.tile(np.asarray(values, dtype=np.float64), len(jobs))
-
+    places, groups = len(columns), columns.groups
+    said = [(one.samples, one.job.accumulation_steps, *_besides(one, slowdowns)) for one in jobs]
+    of_jobs = np.repeat(np.array(said, dtype=np.float64).T, places, axis=1)
+    there = np.array([groups.ranks, columns.hosts, groups.largest_share], dtype=np.float64)
+    of_places = np.tile(there, len(jobs))
     return StepCells.of_job(
         parts,
-        batch_size=of_jobs([one.samples for one in jobs]),
-        micro_batches=of_jobs([one.job.accumulation_steps for one in jobs]),
-        ranks=of_places(columns.groups.ranks),
-        hosts=of_places(columns.hosts),
-        largest_share=of_places(columns.groups.largest_share),
-        host_s=of_jobs([_host_s(one) for one in jobs]),
+        batch_size=of_jobs[0],
+        micro_batches=of_jobs[1],
+        ranks=of_places[0],
+        hosts=of_places[1],
+        largest_share=of_places[2],
+        host_s=of_jobs[2],
         # What a placement says of its loaders stands over what is usual.
-        input_s=of_jobs([_input_s(one, slowdowns) for one in jobs]) * (parts.input_stall_s == 0),
-        window_share=of_jobs([_window_share(one) for one in jobs]),
+        input_s=of_jobs[3] * (parts.input_stall_s == 0),
+        window_share=of_jobs[4],
         job=word,
         machine=[*columns.machine] * len(jobs),
         fabric=[*columns.fabric] * len(jobs),
@@ -252,6 +248,7 @@ def single_step(
 ) -> SingleStep:
     """Return one predicted step of a job as a row that a calibration reads, on plain numbers."""
     world = placement.fabric.world_group
+    host_s, input_s, window_share = _besides(prepared, slowdowns)
     return SingleStep(
         parts=parts,
         batch_size=float(prepared.samples),
@@ -259,9 +256,9 @@ def single_step(
         ranks=world.ranks,
         hosts=float(placement.placement.host_count),
         largest_share=world.links.largest_share,
-        host_s=_host_s(prepared),
-        input_s=0.0 if parts.input_stall_s else _input_s(prepared, slowdowns),
-        window_share=_window_share(prepared),
+        host_s=host_s,
+        input_s=0.0 if parts.input_stall_s else input_s,
+        window_share=window_share,
         job=OBSERVED_JOB,
         machine=machine_word(placement),
         fabric=fabric_of(placement),
@@ -269,22 +266,24 @@ def single_step(
     )
 
 
-def _host_s(prepared: PreparedJob) -> float:
-    return max(prepared.step.profile.node_count, 1.0) * _HOST_S_PER_OPERATOR
+def _besides(prepared: PreparedJob, slowdowns: Sequence[Slowdown]) -> tuple[float, float, float]:
+    """Return what else a calibration reads of a step.
 
-
-def _input_s(prepared: PreparedJob, slowdowns: Sequence[Slowdown] = ()) -> float:
-    """Return what a script's step needs to be fed; nothing for a job that may be a bare step.
-
-    Jobs that share an accelerator share its host, and wait for each other there as well.
+    Returns
+    -------
+    host_s : float
+        What the host needs to issue its operators.
+    input_s : float
+        What a script's step needs to be fed; nothing for a job that may be a bare step. Jobs that
+        share an accelerator share its host, and wait for each other there as well.
+    window_share : float
+        The part of it beside which gradients can be exchanged.
     """
-    if not prepared.job.script:
-        return 0.0
-    return prepared.collate_s * max([1.0, *(one.by_neighbours for one in slowdowns)])
-
-
-def _window_share(prepared: PreparedJob) -> float:
-    return max(prepared.step.profile.backward_share, _LEAST_WINDOW)
+    profile, input_s = prepared.step.profile, 0.0
+    if prepared.job.script:
+        input_s = prepared.collate_s * max([1.0, *(one.by_neighbours for one in slowdowns)])
+    host_s = max(profile.node_count, 1.0) * _HOST_S_PER_OPERATOR
+    return host_s, input_s, max(profile.backward_share, _LEAST_WINDOW)
 
 
 def _check_plausible(seen: Observation, least_s: float, pointer: str) -> None:

@@ -27,7 +27,7 @@ from perfmodel.errors import InvalidPlacementError, nearest_names
 from perfmodel.graph.json_values import shown
 from perfmodel.placement.topology.cluster_words import cluster_form
 from perfmodel.placement.topology.networks import NETWORKS
-from perfmodel.placement.topology.topology import Network, Node, Placement, Plan
+from perfmodel.placement.topology.topology import Network, Placement, Plan
 
 HOW = (
     "Write it like '8xA100-SXM4-80GB', '2x(8xH100-SXM5-80GB)@ib-400g tp=8' or '(1+1+4)xT4@eth-10g'."
@@ -278,28 +278,19 @@ def write_short_form(placement: Placement) -> str:
         Canonical spelling. Where the short form cannot say everything (jobs that share the
         accelerators, a network with a name and other numbers) it reads back as another placement.
     """
+    groups = []
     runs = groupby(placement.nodes, key=lambda node: (node.accelerator, node.link, node.repeat))
-    groups = "+".join(_write_run(list(run)) for _, run in runs)
+    for (accelerator, link, repeat), nodes in runs:
+        part = accelerator if link is None else f"{accelerator}[{link}]"
+        counts = [node.count for node in nodes]
+        if len(counts) > 1 and repeat == 1:
+            groups.append(f"({'+'.join(map(str, counts))})x{part}")
+            continue
+        hosts = [f"{count}x{part}" if count > 1 else part for count in counts]
+        groups += hosts if repeat == 1 else [f"{repeat}x({host})" for host in hosts]
     network = placement.network
-    joined = groups if network is None else f"{groups}@{_write_network(network)}"
+    joined = "+".join(groups) + ("" if network is None else f"@{_write_network(network)}")
     return " ".join([joined, *_write_options(placement)])
-
-
-def _write_run(nodes: list[Node]) -> str:
-    if len(nodes) == 1 or nodes[0].repeat > 1:
-        return "+".join(_write_node(node) for node in nodes)
-    counts = "+".join(str(node.count) for node in nodes)
-    return f"({counts})x{_write_part(nodes[0])}"
-
-
-def _write_node(node: Node) -> str:
-    part = _write_part(node)
-    host = f"{node.count}x{part}" if node.count > 1 else part
-    return f"{node.repeat}x({host})" if node.repeat > 1 else host
-
-
-def _write_part(node: Node) -> str:
-    return node.accelerator if node.link is None else f"{node.accelerator}[{node.link}]"
 
 
 def _write_network(network: Network) -> str:
