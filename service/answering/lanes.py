@@ -39,7 +39,9 @@ class Lanes:
         while (beyond := self._lanes[-1].beyond) is not None:
             self._lanes.append(beyond)
         #: As those of the first lane.
-        self.run, self.submit, self.refusal = first.run, first.submit, first.refusal
+        self.run, self.submit, self.add, self.refusal = (
+            first.run, first.submit, first.add, first.refusal
+        )  # fmt: skip
         #: Where captures are waited for.
         self.captures = self._lanes[-1]
 

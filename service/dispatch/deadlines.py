@@ -104,13 +104,13 @@ class Deadlines:
     ) -> None:
         # Where there is no room for it, the next one who asks brings it up again.
         if key not in self._under_way:
-            future = self._rounds.add(key, full, preparation)
+            future = self._rounds.add(full, preparation)
             if future is not None:
                 self._note(key, future)
 
     def _start(self, key: Hashable, full: Callable[[], Any]) -> _UnderWay:
         known = self._under_way.get(key)
-        if known is not None and not self._rounds.forget(key):
+        if known is not None and not self._rounds.forget(known.future):
             if isinstance(known.future, Work):
                 known.future.is_wanted = True
             return known

@@ -45,9 +45,9 @@ def test_questions_of_a_round_are_prepared_together_and_answered_one_by_one() ->
         raise ZeroDivisionError("one of them is wrong, and nobody minds")
 
     async def asking(later: BackgroundRounds) -> None:
-        first = some(later.add("a", lambda: 1 + 1, Preparation(prepare, "first")))
-        wrong = some(later.add("b", lambda: 1 // 0, Preparation(prepare, "second")))
-        alone = some(later.add("c", lambda: 3, None))
+        first = some(later.add(lambda: 1 + 1, Preparation(prepare, "first")))
+        wrong = some(later.add(lambda: 1 // 0, Preparation(prepare, "second")))
+        alone = some(later.add(lambda: 3, None))
         assert (await first, await alone) == (2, 3)
         with pytest.raises(ZeroDivisionError):
             await wrong
@@ -58,8 +58,8 @@ def test_questions_of_a_round_are_prepared_together_and_answered_one_by_one() ->
 
 def test_a_second_round_follows_the_first() -> None:
     async def asking(later: BackgroundRounds) -> None:
-        assert await some(later.add("a", lambda: 1, None)) == 1
-        assert await some(later.add("a", lambda: 2, None)) == 2
+        assert await some(later.add(lambda: 1, None)) == 1
+        assert await some(later.add(lambda: 2, None)) == 2
 
     run(asking)
 
@@ -72,14 +72,17 @@ def test_a_question_is_taken_back_until_its_round_begins() -> None:
         return go_on.wait(PATIENCE_S)
 
     async def asking(later: BackgroundRounds) -> None:
-        taken = later.add("a", lambda: pytest.fail("it was taken back"), None)
-        assert later.forget("a") and not later.forget("a")
-        assert taken is not None and taken.cancelled()
-        held = some(later.add("b", holding, None))
+        taken = later.add(lambda: pytest.fail("it was taken back"), None)
+        assert taken is not None
+        assert later.forget(taken) and not later.forget(taken)
+        assert taken.cancelled()
+        held = later.add(holding, None)
         await asyncio.to_thread(begun.wait, 60.0)
-        assert not later.forget("b")
+        assert held is not None and not later.forget(held)
+        # Nor does anybody end it who waited for it meanwhile and went.
+        held.cancel()
         go_on.set()
-        assert await held
+        assert await asyncio.wrap_future(held)
 
     run(asking)
 
@@ -87,6 +90,6 @@ def test_a_question_is_taken_back_until_its_round_begins() -> None:
 def test_where_there_is_no_room_that_is_the_answer() -> None:
     async def asking(later: BackgroundRounds) -> None:
         with pytest.raises(OverloadedError, match="Try again"):
-            await some(later.add("a", lambda: 1, None))
+            await some(later.add(lambda: 1, None))
 
     run(asking, most=0)
