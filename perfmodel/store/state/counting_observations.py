@@ -5,7 +5,7 @@ The choice is a function of what is stored, whatever came when: every process ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -79,8 +79,8 @@ def read_counting(
     cells = [
         cell
         for reporter in reporters
-        for cell in _cells(
-            _newest(connection, reporter, counts, at, _LOOKED_AT // len(reporters)), of_one_cell
+        for cell in _newest(
+            connection, reporter, counts, at, _LOOKED_AT // len(reporters), of_one_cell
         )
     ]
     cells.sort(key=lambda cell: (cell.turn, -cell.rows[0]))
@@ -94,23 +94,18 @@ def read_counting(
     return connection.execute(query).all() if chosen else []
 
 
-def _cells(newest_first: Iterable[Row[Any]], most: int) -> Iterator[_Cell]:
-    """Return the cells of one reporter, the one that was observed last first."""
-    cells: dict[tuple[object, ...], list[int]] = {}
-    for row in newest_first:
-        rows = cells.setdefault(tuple(row[1:]), [])
-        if len(rows) < most:
-            rows.append(row.id)
-    return (_Cell(turn, rows) for turn, rows in enumerate(cells.values()))
-
-
 def _newest(
-    connection: Connection, reporter: str, counts: _Conditions, at: str, most: int
-) -> Iterable[Row[Any]]:
-    """Return number and cell of what somebody reported last and still counts, the newest first.
+    connection: Connection,
+    reporter: str,
+    counts: _Conditions,
+    at: str,
+    most: int,
+    of_one_cell: int,
+) -> Iterable[_Cell]:
+    """Return the cells that somebody reported last and still count, the newest first.
 
-    The oldest of them is looked up before, in an index alone: a planner that has to stop after so
-    many rows may rather walk through those of all.
+    The oldest of their rows is looked up before, in an index alone: a planner that has to stop
+    after so many may rather walk through those of all.
     """
     table = OBSERVATIONS.c
     own = (table.reporter == reporter, *counts)
@@ -120,7 +115,12 @@ def _newest(
     query = select(
         table.id, table.family, table.placement, table.batch_size, table.accumulation_steps
     ).where(table.id >= (oldest or 0), lasting, *own)
-    return connection.execute(query.order_by(table.id.desc()))
+    cells: dict[tuple[object, ...], list[int]] = {}
+    for row in connection.execute(query.order_by(table.id.desc())):
+        rows = cells.setdefault(tuple(row[1:]), [])
+        if len(rows) < of_one_cell:
+            rows.append(row.id)
+    return (_Cell(turn, rows) for turn, rows in enumerate(cells.values()))
 
 
 def _reporters(connection: Connection, alike: _Conditions) -> Sequence[str]:
