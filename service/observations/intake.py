@@ -48,6 +48,10 @@ _OF_ONE = (InvalidInputError, MissingExtraError)
 _STATUSES = ("accepted", "quarantined", "known", "refused")
 
 
+#: Names and versions, sorted.
+_Software = tuple[tuple[str, str], ...]
+
+
 class _Judged(NamedTuple):
     """An observation as it was sent and as it is kept, and the step that is predicted."""
 
@@ -167,24 +171,18 @@ class ObservationIntake:
             )
         job, stored = self._job(stated["job"], f"{pointer}/job")
         of_job = {"batch_size": job.batch_size, "accumulation_steps": job.accumulation_steps}
-        seen = parse_observation(
-            of_job | {name: stated[name] for name in _MEASURED if name in stated}, pointer
-        )
+        measured = {name: stated[name] for name in _MEASURED if name in stated}
+        seen = parse_observation(of_job | measured, pointer)
         placement = self._placement(seen.placement)
-        content: list[object] = [
-            stored.ref, placement, seen.batch_size, seen.accumulation_steps, seen.step_time_s,
-            seen.sync_time_s,
-        ]  # fmt: skip
-        software: tuple[tuple[str, str], ...] = ()
-        if stated.get("software"):
+        software: _Software = ()
+        key = lasts_s = None
+        if "software" in stated:
             software = _software(stated["software"], f"{pointer}/software")
-            content.append(software)
-        key = content_hash = hashlib.sha256(orjson.dumps(content)).hexdigest()[:32]
         if "key" in stated:
             key = _key(stated["key"], f"{pointer}/key")
-        lasts_s = None
         if "expires_in_s" in stated:
             lasts_s = _expires_in_s(stated["expires_in_s"], f"{pointer}/expires_in_s")
+        content_hash = _content_hash(stored, seen, placement, software)
         try:
             bounds = plausibility.bounds(job, stored, seen, reporter)
         except InvalidInputError as error:
@@ -194,7 +192,7 @@ class ObservationIntake:
         doubt = bounds.doubt_of(seen.step_time_s)
         kept = StoredObservation(
             job=stored,
-            key=key,
+            key=content_hash if key is None else key,
             content_hash=content_hash,
             placement=placement,
             batch_size=seen.batch_size,
@@ -245,7 +243,17 @@ def _observations_of(body: Any) -> list[Any]:
     return body
 
 
-def _software(value: Any, pointer: str) -> tuple[tuple[str, str], ...]:
+def _content_hash(job: StoredJob, seen: Observation, placement: str, software: _Software) -> str:
+    content: list[object] = [
+        job.ref, placement, seen.batch_size, seen.accumulation_steps, seen.step_time_s,
+        seen.sync_time_s,
+    ]  # fmt: skip
+    if software:
+        content.append(software)
+    return hashlib.sha256(orjson.dumps(content)).hexdigest()[:32]
+
+
+def _software(value: Any, pointer: str) -> _Software:
     """Return names and versions of what a step was measured with, sorted."""
     stated = as_object(value, pointer, what="software")
     if len(stated) > _MOST_COMPONENTS:

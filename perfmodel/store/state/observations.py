@@ -150,7 +150,7 @@ class ObservationStore(SharedStore):
             rows = read_counting(
                 connection,
                 family=family,
-                since=self._oldest(),
+                since=_later(now(), -self._keep_s) if self._keep_s else None,
                 at=now(),
                 most=most,
                 of_one_cell=of_one_cell,
@@ -158,21 +158,16 @@ class ObservationStore(SharedStore):
             )
         return tuple(stored_observation(row, "" if family else row.content) for row in rows)
 
-    def _oldest(self) -> str | None:
-        """Return when an observation was received at the earliest that counts."""
-        if not self._keep_s:
-            return None
-        return _later(now(), -self._keep_s)
-
     def remove(self, which: ObservationFilter) -> int:
         """Remove observations; return how many. Those that are added meanwhile stay."""
         return self._change(which, delete(OBSERVATIONS))
 
     def remove_expired(self) -> int:
         """Remove those that are too old to count, or said how long they would; return how many."""
-        before = self._oldest()
-        too_old = 0 if before is None else self.remove(ObservationFilter(before=before))
-        return too_old + self.remove(ObservationFilter(expired_at=now()))
+        expired = self.remove(ObservationFilter(expired_at=now()))
+        if self._keep_s:
+            expired += self.remove(ObservationFilter(before=_later(now(), -self._keep_s)))
+        return expired
 
     def move(
         self,

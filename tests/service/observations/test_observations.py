@@ -130,6 +130,17 @@ def test_one_that_cannot_be_read_is_refused_alone(client: TestClient) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("nothing", ["", 0, False, []])
+@pytest.mark.parametrize("field", ["software", "key", "expires_in_s", "placement"])
+def test_what_is_stated_and_empty_is_refused_unless_it_is_null(
+    client: TestClient, field: str, nothing: Any
+) -> None:
+    seconds = _predicted_s(client)
+    good = {"job": JOB, "placement": A100, "step_time_s": seconds}
+    answer = _observe(client, {**good, field: nothing}, {**good, "software": {}})
+    assert _words(answer) == ["refused", "accepted"]
+
+
 def test_a_request_of_which_nothing_can_be_read_is_refused(client: TestClient) -> None:
     for body in (
         {},
