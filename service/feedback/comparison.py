@@ -156,7 +156,7 @@ class Comparison:
     def _accelerator(self, one: Uncompared) -> str:
         try:
             placement = parse_placement(orjson.loads(one.seen.placement))
-            return kind_of(placement, self._estimator.accelerators)
+            return kind_of(self._estimator.core.resolve(placement))
         except PerfModelError:
             return UNKNOWN
 

@@ -11,7 +11,6 @@ import orjson
 
 from perfmodel.errors import InvalidInputError, MissingExtraError, PerfModelError
 from perfmodel.estimator.core.resolved_placement import rough_bytes
-from perfmodel.estimator.placing.cells import CellStep
 from perfmodel.graph.job import Job
 from perfmodel.graph.json_values import as_number, as_object, as_text, refuse_unknown, shown
 from perfmodel.lru import LruCache
@@ -23,7 +22,7 @@ from perfmodel.store.state.jobs import StoredJob
 from perfmodel.store.state.observation_records import ObservationState, Outcome, StoredObservation
 from service.dispatch.dispatcher import Dispatcher
 from service.http.errors import problem_of
-from service.observations.plausibility import Plausibility, kind_of
+from service.observations.plausibility import Bounds, Plausibility
 from service.state.state import stored_job
 
 #: Most observations of one request.
@@ -53,11 +52,10 @@ _Software = tuple[tuple[str, str], ...]
 
 
 class _Judged(NamedTuple):
-    """An observation as it was sent and as it is kept, and the step that is predicted."""
+    """An observation as it is kept, and what its step time may be."""
 
-    seen: Observation
     stored: StoredObservation
-    predicted: CellStep | None
+    bounds: Bounds
 
 
 class ObservationIntake:
@@ -121,13 +119,13 @@ class ObservationIntake:
         Both are of one step, so that their throughputs are inversely as its times:
         ``observed = predicted * predicted_step_time / observed_step_time``.
         """
-        catalog = self._dispatcher.estimator.accelerators
-        for (seen, stored, predicted), outcome in zip(kept, outcomes, strict=True):
+        for (stored, bounds), outcome in zip(kept, outcomes, strict=True):
+            predicted = bounds.predicted
             if predicted is None or stored.reason or outcome is not Outcome.ADDED:
                 continue
             self._dispatcher.metrics.observation(
-                kind_of(seen.placement, catalog),
-                predicted.samples_per_second * predicted.step_time_s / seen.step_time_s,
+                bounds.kind,
+                predicted.samples_per_second * predicted.step_time_s / stored.step_time_s,
                 predicted=predicted.samples_per_second,
                 low=predicted.low,
                 high=predicted.high,
@@ -205,7 +203,7 @@ class ObservationIntake:
             software=software,
             expires_in_s=lasts_s,
         )
-        return _Judged(seen, kept, bounds.predicted)
+        return _Judged(kept, bounds)
 
     def _job(self, value: Any, pointer: str) -> tuple[Job, StoredJob]:
         written = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)

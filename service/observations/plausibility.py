@@ -10,10 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.core.resolved_placement import rough_bytes
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement, rough_bytes
 from perfmodel.estimator.evidence.guessed_rows import guess_of, modelled
 from perfmodel.estimator.evidence.observed import Observed
 from perfmodel.estimator.evidence.observed_rows import least_step_s
@@ -135,7 +134,8 @@ class Bounds:
     """What the step time of a cell may be, seconds.
 
     ``too_fast`` and ``too_slow`` say what is wrong with a time beyond the bounds. ``predicted`` is
-    the step without any observation of the job; None where there is none.
+    the step without any observation of the job, on accelerators of a ``kind``; None where there is
+    none.
     """
 
     least_s: float = 0.0
@@ -143,6 +143,7 @@ class Bounds:
     too_fast: str = ""
     too_slow: str = ""
     predicted: CellStep | None = None
+    kind: str = ""
 
     def doubt_of(self, step_time_s: float) -> str | None:
         """Return why a step time is not believed, or None."""
@@ -221,10 +222,11 @@ class Plausibility:
             "the accelerator",
             too_slow=f"more than {_TOO_FAR:g} times what is predicted",
             predicted=step,
+            kind=kind_of(placement),
         )
 
 
-def kind_of(placement: Placement, catalog: Catalog) -> str:
+def kind_of(placement: ResolvedPlacement) -> str:
     """Return the accelerator of a placement by its name in the catalogue; MIXED of several."""
-    kinds = {catalog.canonical_name(node.accelerator) for node in placement.nodes}
+    kinds = {one.name for one in placement.accelerators}
     return kinds.pop() if len(kinds) == 1 else MIXED

@@ -106,7 +106,7 @@ class PredictedCells:
         rate, step_s = answer.throughput, answer.step_time_s
         return Predicted(
             label=_label(prepared.job),
-            accelerator=kind_of(placement.placement, self.estimator.accelerators),
+            accelerator=kind_of(placement),
             placement=write_short_form(placement.placement),
             step_s=step_s,
             low_s=step_s * rate.samples_per_second / rate.high,

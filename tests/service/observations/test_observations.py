@@ -141,6 +141,17 @@ def test_what_is_stated_and_empty_is_refused_unless_it_is_null(
     assert _words(answer) == ["refused", "accepted"]
 
 
+@pytest.mark.parametrize("placement", [f"{A100}/2g.20gb", f"2x{A100}/1g.10gb"])
+def test_slices_of_an_accelerator_are_observed_as_it_is(client: TestClient, placement: str) -> None:
+    seconds = _predicted_s(client, placement)
+    seen = {"job": JOB, "placement": placement, "step_time_s": seconds}
+    assert _words(_observe(client, seen)) == ["accepted"]
+    (point,) = client.get("/v1/accuracy").json()["points"]
+    assert point["accelerator"] == A100
+    counted = f'perfmodel_observed_predictions_total{{accelerator="{A100}",covered="yes"}} 1.0'
+    assert counted in client.get("/metrics").text
+
+
 def test_a_request_of_which_nothing_can_be_read_is_refused(client: TestClient) -> None:
     for body in (
         {},
