@@ -8,14 +8,15 @@ exposed part :math:`E_0`,
 .. math::
 
     W &= \lambda\,[\,(\,(C_0 e^{z_1})^q + (H_0 e^{z_2})^q)^{1/q}\,e^{z_4} + F_0 e^{z_5}\,], \qquad
-    C = (W^q + (I_0 e^{z_3})^q)^{1/q}, \qquad N = N_0 e^{z_6} \\
+    C = (W^p + (I_0 e^{z_3})^p)^{1/p}, \qquad N = N_0 e^{z_6} \\
     E &= \kappa\,[\,\tau N + h((1 - \tau) N,\ \omega C e^{z_8})\,], \qquad
     h(n, w) = \tfrac12 (n - w + \sqrt{(n - w)^2 + 4 \epsilon^2 n^2})
 
 The device works or waits for its host, whichever takes longer, with a soft corner; :math:`\lambda`
 makes the residual that is expected give back :math:`C_0`, so that nothing but what was observed
-moves a prediction. A script also waits for its loaders, which prepare the next batch meanwhile;
-steps that were predicted have none, so :math:`\lambda` leaves that out. Communication
+moves a prediction. A script also waits for its loaders, which prepare the next batches ahead, so
+that their corner is sharper, :math:`p > q`; steps that were predicted have none, so
+:math:`\lambda` leaves that out. Communication
 hides behind a share :math:`\omega` of the computation; what exceeds it is exposed, and so is the
 tail :math:`\tau`, gradients that are ready last. :math:`\tau_0` is what makes :math:`E_0` of
 :math:`N_0`, :math:`\tau = 1 - (1 - \tau_0)^{e^{z_7}}`, and :math:`\kappa` absorbs the rest of
@@ -35,6 +36,9 @@ from perfmodel.placement.calibration.step_cells import SingleStep, StepCells
 
 #: Sharpness of the corner between a device that works and one that waits for its host.
 CORNER = 2.5
+#: And between a step and its loaders, which are processes of their own that work ahead: where both
+#: take equally long a step is 15 % longer.
+FEED_CORNER = 5.0
 #: Share of the communication that is still exposed where it just fits into its window.
 SOFTNESS = 0.1
 #: Fixed time whose logarithm is 0.
@@ -128,8 +132,9 @@ class Responded(NamedTuple):
         """The share of the computation during which the device works."""
         by_device, worked, fixed = (self.by_compute[i] for i in _BUSY)
         busy = worked + fixed
-        # What device and host take is raised to a power before it is added up.
-        alone = (by_device / worked * busy / self.parts.compute_s) ** (1 / CORNER)
+        # What is added up was raised to a power before.
+        alone = (by_device / worked) ** (1 / CORNER)
+        alone = alone * (busy / self.parts.compute_s) ** (1 / FEED_CORNER)
         return alone * worked / busy
 
 
@@ -174,8 +179,8 @@ class Response:
         worked, fixed, device_share = self._work(z)
         worked, fixed = self._scale * worked, self._scale * fixed
         busy = worked + fixed
-        fed = 1 + (step.input_s * of.exp(z[Field.FEED]) / busy) ** CORNER
-        compute = busy * fed ** (1 / CORNER)
+        fed = 1 + (step.input_s * of.exp(z[Field.FEED]) / busy) ** FEED_CORNER
+        compute = busy * fed ** (1 / FEED_CORNER)
         total = before.communication_s * of.exp(z[Field.COMMUNICATION])
         hidden = (1 - self._tail) ** of.exp(of.minimum(z[Field.TAIL], MOST_TAIL))
         tail = 1 - of.maximum(hidden, LEAST_HIDDEN)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from perfmodel.placement.calibration.step_cells import StepCells
-from perfmodel.placement.calibration.step_response import Field, Response
+from perfmodel.placement.calibration.step_response import FEED_CORNER, Field, Response
 
 
 def at(**logs: float) -> np.ndarray:
@@ -70,6 +70,19 @@ def test_a_script_waits_for_its_loaders_however_fast_its_device_is():
     )
 
 
+def test_a_step_hides_loaders_that_are_faster_and_waits_for_those_that_are_slower():
+    worked = Response(fed(0.0), at())(at()).parts.compute_s
+    for ratio in np.random.default_rng(1).uniform(0.05, 3.0, 50):
+        cells = replace(fed(0.0), input_s=ratio * worked)
+        waited = Response(cells, at())(at()).parts.compute_s
+        longest = np.maximum(worked, cells.input_s)
+        # At worst both take equally long: (1 + 1)^(1/5) is 1.149.
+        assert np.all((waited >= longest) & (waited <= 2 ** (1 / FEED_CORNER) * longest + 1e-12))
+        if not 0.5 < ratio < 2.0:
+            # (1 + 0.5^5)^(1/5) is 1.006.
+            assert waited == pytest.approx(longest, rel=0.0063)
+
+
 def test_a_wider_window_never_lengthens_a_step():
     response = Response(world.cells(), at())
     steps = [response(at(window=z)).parts.step_time_s for z in np.linspace(-3, 3, 13)]
@@ -91,3 +104,12 @@ def test_a_device_works_for_its_share_of_the_step() -> None:
     shares = [response(at(host=level)).device_share for level in (-1.0, 0.0, 1.0, 3.0)]
     assert np.all(np.diff(shares, axis=0) < 0)
     assert np.all(shares[-1] > 0)
+
+
+def test_a_device_that_waits_for_loaders_works_as_long_and_for_a_smaller_share() -> None:
+    # The host takes next to nothing: the device works all of the step but for the fixed time.
+    fast = at(host=-12.0)
+    bare, waiting = (Response(fed(input_s), at())(fast) for input_s in (0.0, 0.3))
+    works_s = bare.device_share * bare.parts.compute_s
+    assert waiting.device_share * waiting.parts.compute_s == pytest.approx(works_s, rel=1e-6)
+    assert np.all(waiting.device_share < bare.device_share)
