@@ -13,6 +13,7 @@ from placement_accuracy.memory_cpu import evaluate_cpu
 
 from perfmodel.features.arrays import BoolArray, FloatArray
 from perfmodel.placement.memory.memory import memory_columns
+from perfmodel.placement.memory.memory_demand import constants_for
 from perfmodel.placement.memory.memory_parts import MemoryPlan
 from perfmodel.training.placement_fits.fit_memory import fit_rows
 from perfmodel.training.placement_rows.memory_rows import MemoryRow, memory_rows
@@ -118,9 +119,8 @@ def _answer(row: MemoryRow, constants: dict[str, Any]) -> tuple[float, float, fl
     columns = memory_columns(
         row.profile,
         [row.accelerator],
-        job=row.job,
+        constants=constants_for(row.job, constants),
         plan=MemoryPlan(data=float(row.replicas)),
-        constants=constants,
     )
     return (
         float(columns.peak_bytes[0]),

@@ -21,9 +21,10 @@ import numpy.typing as npt
 from perfmodel.estimator.evidence.observed_job import ObservedJob, said_of_script, unobserved_script
 from perfmodel.estimator.evidence.observed_rows import single_step, step_cells
 from perfmodel.estimator.evidence.strangers import SAID, Shift
-from perfmodel.estimator.placing.cells import Cells, CellStep, Steps, interval
+from perfmodel.estimator.placing.cells import Cells, CellStep, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns, machine_word
 from perfmodel.estimator.placing.placed import CAPTURED
+from perfmodel.estimator.placing.replicas import interval
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.calibration.calibration import Calibration
 from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps, correct_weighed

@@ -14,6 +14,7 @@ from perfmodel.graph.job import Job, job_family
 from perfmodel.graph.workload import Workload
 from perfmodel.placement.data_parallel.data_parallel_constants import fitted_constants
 from perfmodel.placement.feeding.input_samples import collate_s
+from perfmodel.placement.memory.memory_demand import JobConstants, constants_for
 from perfmodel.placement.memory.memory_profile import MemoryProfile, memory_profile
 from perfmodel.placement.transformers.transformer_jobs import transformer_shape
 from perfmodel.types import Mode, Precision
@@ -85,6 +86,11 @@ class PreparedJob:
         return memory_profile(self.step.graph, selective_checkpointing=True)
 
     @cached_property
+    def memory_constants(self) -> JobConstants:
+        """What the job says of the memory around its tensors."""
+        return constants_for(self.job)
+
+    @cached_property
     def has_plan_engine(self) -> bool:
         """Whether the equations for plans, fitted on language models, answer for the job."""
         return has_plan_engine(self.job)
@@ -131,7 +137,8 @@ class PreparedJob:
 
     def work_out(self) -> None:
         """Work out what every answer needs, so that none in a hurry has to."""
-        _ = node_work(self.step.graph), self.step.buckets, self.memory_profile
+        _ = node_work(self.step.graph), self.step.buckets, self.straggler
+        _ = self.memory_profile, self.memory_constants
 
     def on(self, accelerator: AcceleratorSpec) -> Workload:
         """Return the step of the graph on an accelerator."""

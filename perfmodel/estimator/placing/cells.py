@@ -128,32 +128,6 @@ class CellStep:
     efficiency: float | None = None
 
 
-def interval(
-    rate: npt.ArrayLike, at_low: npt.ArrayLike, at_high: npt.ArrayLike, half_width: npt.ArrayLike
-) -> tuple[FloatArray, FloatArray]:
-    """Return the ends of the interval of a throughput.
-
-    Parameters
-    ----------
-    rate : array_like
-        As predicted.
-    at_low, at_high : array_like
-        With the low and the high end of the time on one accelerator.
-    half_width : array_like
-        What the placement adds, in logarithms; independent of the time on one accelerator.
-
-    Returns
-    -------
-    low, high : ndarray
-    """
-    rate, wide = np.asarray(rate, dtype=np.float64), np.asarray(half_width, dtype=np.float64)
-    above, below = np.asarray(at_low) / rate, np.asarray(at_high) / rate
-    # A placement that adds nothing leaves the ends as they are, to the last digit.
-    low = np.where(wide > 0, rate * np.exp(-np.hypot(np.log(below), wide)), rate * below)
-    high = np.where(wide > 0, rate * np.exp(np.hypot(np.log(above), wide)), rate * above)
-    return np.minimum(low, rate), np.maximum(high, rate)
-
-
 #: What is predicted of a job on one accelerator, by the name of the accelerator.
 Predictions = Mapping[str, Prediction]
 

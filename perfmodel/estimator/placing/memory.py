@@ -90,7 +90,7 @@ def replica_memory(
     memory = memory_columns(
         prepared.memory_profile,
         [spec for _, spec in held],
-        job=prepared.job,
+        constants=prepared.memory_constants,
         plan=MemoryPlan(
             data=columns.groups.ranks[place],
             zero_stage=float(columns.zero_stage),

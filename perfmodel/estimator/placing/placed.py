@@ -10,15 +10,11 @@ import numpy as np
 
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.cells import (
-    Cells,
-    CellStep,
-    Steps,
-    interval,
-)
+from perfmodel.estimator.placing.cells import Cells, CellStep, Steps
 from perfmodel.estimator.placing.offloading import HALF_WIDTH, offload_warnings, offloaded
 from perfmodel.estimator.placing.replicas import (
     half_width,
+    interval,
     is_replicated,
     plain_step,
     replica_parts,

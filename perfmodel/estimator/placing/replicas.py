@@ -16,12 +16,7 @@ import numpy.typing as npt
 
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.cells import (
-    CellStep,
-    Predictions,
-    Steps,
-    interval,
-)
+from perfmodel.estimator.placing.cells import CellStep, Predictions, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.slowdowns import Slowdown
 from perfmodel.features.arrays import FloatArray
@@ -279,8 +274,34 @@ def plain_step(
     )  # fmt: skip
 
 
+def interval(
+    rate: npt.ArrayLike, at_low: npt.ArrayLike, at_high: npt.ArrayLike, half_width: npt.ArrayLike
+) -> tuple[FloatArray, FloatArray]:
+    """Return the ends of the interval of a throughput.
+
+    Parameters
+    ----------
+    rate : array_like
+        As predicted.
+    at_low, at_high : array_like
+        With the low and the high end of the time on one accelerator.
+    half_width : array_like
+        What the placement adds, in logarithms; independent of the time on one accelerator.
+
+    Returns
+    -------
+    low, high : ndarray
+    """
+    rate, wide = np.asarray(rate, dtype=np.float64), np.asarray(half_width, dtype=np.float64)
+    above, below = np.asarray(at_low) / rate, np.asarray(at_high) / rate
+    # A placement that adds nothing leaves the ends as they are, to the last digit.
+    low = np.where(wide > 0, rate * np.exp(-np.hypot(np.log(below), wide)), rate * below)
+    high = np.where(wide > 0, rate * np.exp(np.hypot(np.log(above), wide)), rate * above)
+    return np.minimum(low, rate), np.maximum(high, rate)
+
+
 def _interval(rate: float, at_low: float, at_high: float, half_width: float) -> tuple[float, float]:
-    """Return the ends of an interval, as :func:`.cells.interval`."""
+    """Return the ends of an interval, as :func:`interval`."""
     below, above = at_high / rate, at_low / rate
     if half_width > 0:
         below = math.exp(-math.hypot(math.log(below), half_width))

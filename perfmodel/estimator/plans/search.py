@@ -148,8 +148,9 @@ class CapturedRoom:
         )  # fmt: skip
 
     def _on(self, kind: Kind, parts: MemoryParts, replicas: FloatArray) -> MemoryColumns:
+        constants = self.prepared.memory_constants
         devices = [kind.held] * len(replicas)
-        return columns_of_parts(parts, devices, job=self.prepared.job, replicas=replicas)
+        return columns_of_parts(parts, devices, constants=constants, replicas=replicas)
 
 
 def _alike(choices: Sequence[PlanChoice]) -> list[tuple[npt.NDArray[np.int64], Schedule, bool]]:

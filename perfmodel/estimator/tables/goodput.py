@@ -262,7 +262,8 @@ def _least_room(prepared: PreparedJob, placement: ResolvedPlacement) -> list[flo
     """Return by how much the demand on each kind may grow."""
     plan = memory_plan(placement.fabric.plan, placement.count, prepared.job)
     kinds = [kind.held for kind in placement.kinds]
-    found = memory_columns(prepared.memory_profile, kinds, job=prepared.job, plan=plan)
+    constants = prepared.memory_constants
+    found = memory_columns(prepared.memory_profile, kinds, constants=constants, plan=plan)
     return [float(room) for room in found.room_bytes]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.errors import DamagedArtifactError
-from perfmodel.features.arrays import FloatArray, IntArray
+from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.collectives.collective_operations import (
     Collective,
     InSwitchConstants,
@@ -105,13 +105,9 @@ class CollectiveConstants:
             "least_latency_s": self.least_latency_s,
         }
 
-    def by_link(self, table: str, links: IntArray) -> FloatArray:
-        """Return a scale by its name, or the efficiency of an operation, of each link class."""
-        return np.asarray(self._tables[table][links])
-
     @cached_property
-    def _tables(self) -> Mapping[str, FloatArray]:
-        """Columns by link class, made once."""
+    def by_link(self) -> Mapping[str, FloatArray]:
+        """Scales by their names, and efficiencies by their operations, of each link class."""
         shares = {
             op.value: _by_position({link: by_op[op] for link, by_op in self.efficiency.items()})
             for op in Collective

@@ -120,11 +120,11 @@ def link_rates(
     inter = np.where(groups.inter_class == none, int(LinkClass.ETHERNET), groups.inter_class)
     raw = 1 / np.maximum(groups.intra_bytes_per_s, 1.0)
     far = 1 / np.maximum(groups.inter_bytes_per_s, 1.0)
-    hop = groups.intra_latency_s * by_link("latency_scale", intra)
+    hop = groups.intra_latency_s * by_link["latency_scale"][intra]
     hosts, ranks = np.maximum(groups.hosts, 1.0), np.maximum(groups.ranks, 2.0)
     several, between = groups.largest_share > 1, hosts > 1
-    inside = np.where(several, raw / by_link(collective, intra), 0.0)
-    copy = constants.operations[collective].copy_share * by_link("copy_scale", intra)
+    inside = np.where(several, raw / by_link[collective][intra], 0.0)
+    copy = constants.operations[collective].copy_share * by_link["copy_scale"][intra]
     least = constants.in_switch.least_bytes_per_s
     reduces = several & (intra == LinkClass.NVSWITCH) & (groups.intra_bytes_per_s >= least)
     return LinkRates(
@@ -132,14 +132,14 @@ def link_rates(
         hosts=hosts,
         share=np.maximum(groups.largest_share, 1.0),
         intra_s_per_byte=inside,
-        inter_s_per_byte=np.where(between, far / by_link(collective, inter), 0.0),
+        inter_s_per_byte=np.where(between, far / by_link[collective][inter], 0.0),
         intra_hop_s=hop,
-        inter_hop_s=groups.inter_latency_s + by_link("hop_overhead_s", inter),
+        inter_hop_s=groups.inter_latency_s + by_link["hop_overhead_s"][inter],
         launch_hop_s=np.maximum(hop, constants.least_latency_s),
         copy_s_per_byte=copy * inside,
         raw_s_per_byte=raw,
-        intra_fill=np.where(several, by_link("fill_scale", intra), 0.0),
-        inter_fill=np.where(between, by_link("fill_scale", inter), 0.0),
+        intra_fill=np.where(several, by_link["fill_scale"][intra], 0.0),
+        inter_fill=np.where(between, by_link["fill_scale"][inter], 0.0),
         reduces=reduces if np.any(reduces) else False,
         larger=np.maximum,
         log2=np.log2,

@@ -43,6 +43,7 @@ from perfmodel.placement.data_parallel.gradient_buckets import (
     GradientBuckets,
     Streams,
     gradient_buckets,
+    link_slowdowns,
     reductions_end_s,
 )
 from perfmodel.placement.data_parallel.sharded_step import sharded_streams
@@ -188,7 +189,7 @@ class DataParallelCells:
         _check(zero_stage, accumulation_steps)
         known = constants or fitted_constants()
         machine = np.asarray(link_slowdown)
-        inside, between = known.slowdowns(self._groups)
+        inside, between = link_slowdowns(known, self._groups)
         slower = (inside * machine, between * machine)
         streams = self._streams(zero_stage, accumulation_steps, slower, known.bucket_s)
         several, alone, rows = self._several, self._alone, self._rows

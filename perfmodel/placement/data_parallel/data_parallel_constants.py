@@ -8,16 +8,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
-from perfmodel.features.arrays import FloatArray
-from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fitted import fitted
 from perfmodel.placement.topology.links import LinkClass
-
-#: Ranks that usual hosts have on one socket.
-_SOCKET = 4.0
-_OVER_PCIE = (int(LinkClass.PCIE), int(LinkClass.NONE))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,34 +49,6 @@ class DataParallelConstants:
     bucket_s: float = 3e-5
     piece_s: float = 5e-6
     pack_bytes_per_s: float = 2e11
-
-    def slowdowns(self, groups: CommGroups) -> tuple[FloatArray, FloatArray]:
-        """Return how many times longer collectives take inside a step.
-
-        Returns
-        -------
-        inside : ndarray
-            Of the part inside a host: 1 where no slowdown is known, or one rank of the group is on
-            the host.
-        between : ndarray
-            Where there are several hosts; 1 elsewhere.
-        """
-        of_class = np.array([self.link_slowdown.get(one, 1.0) for one in LinkClass])
-        # Bridges join two and PCIe the pairs. A slowdown of their own could make two cards slower
-        # than three; the two differ by the rates that their collectives reach.
-        bridged = groups.intra_class == LinkClass.NVLINK_PAIR
-        link = np.where(bridged, int(LinkClass.PCIE), groups.intra_class)
-        beyond_socket = np.maximum(groups.largest_share, _SOCKET) / _SOCKET
-        held_up = np.maximum(groups.intra_bytes_per_s / self.host_copy_bytes_per_s, 1.0)
-        slower = (
-            of_class[link]
-            * np.where(np.isin(link, _OVER_PCIE), beyond_socket**self.crowding, 1.0)
-            * np.where(link == LinkClass.NONE, held_up, 1.0)
-        )
-        return (
-            np.asarray(np.where(groups.largest_share > 1, slower, 1.0)),
-            np.where(groups.hosts > 1, of_class[groups.inter_class], 1.0),
-        )
 
     def straggler_of(self, job: str | None) -> float:
         """Return the spread of a job's steps, by the name of its model."""

@@ -17,6 +17,7 @@ import numpy as np
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.collectives.collective_constants import Collective
 from perfmodel.placement.collectives.collectives import collective_time_s
+from perfmodel.placement.data_parallel.data_parallel_constants import DataParallelConstants
 from perfmodel.placement.data_parallel.step_profile import StepProfile
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.topology.links import LinkClass
@@ -25,6 +26,9 @@ FIRST_BUCKET_BYTES = 2.0**20
 BUCKET_BYTES = 25 * 2.0**20
 #: Columns of :class:`GradientBuckets` with one number for each group.
 _OF_GROUPS = ("ready", "count", "size_bytes")
+#: Ranks that usual hosts have on one socket.
+_SOCKET = 4.0
+_OVER_PCIE = (int(LinkClass.PCIE), int(LinkClass.NONE))
 #: More groups than this change no answer by a per mille.
 MOST_GROUPS = 12
 
@@ -190,6 +194,37 @@ class BucketTimes:
             self._alone[collective] = whole, within
         whole, within = self._alone[collective]
         return whole * between[..., None] + within * (inside - 1)[..., None]
+
+
+def link_slowdowns(
+    constants: DataParallelConstants, groups: CommGroups
+) -> tuple[FloatArray, FloatArray]:
+    """Return how many times longer collectives take inside a step.
+
+    Returns
+    -------
+    inside : ndarray
+        Of the part inside a host: 1 where no slowdown is known, or one rank of the group is on
+        the host.
+    between : ndarray
+        Where there are several hosts; 1 elsewhere.
+    """
+    of_class = np.array([constants.link_slowdown.get(one, 1.0) for one in LinkClass])
+    # Bridges join two and PCIe the pairs. A slowdown of their own could make two cards slower
+    # than three; the two differ by the rates that their collectives reach.
+    bridged = groups.intra_class == LinkClass.NVLINK_PAIR
+    link = np.where(bridged, int(LinkClass.PCIE), groups.intra_class)
+    beyond_socket = np.maximum(groups.largest_share, _SOCKET) / _SOCKET
+    held_up = np.maximum(groups.intra_bytes_per_s / constants.host_copy_bytes_per_s, 1.0)
+    slower = (
+        of_class[link]
+        * np.where(np.isin(link, _OVER_PCIE), beyond_socket**constants.crowding, 1.0)
+        * np.where(link == LinkClass.NONE, held_up, 1.0)
+    )
+    return (
+        np.asarray(np.where(groups.largest_share > 1, slower, 1.0)),
+        np.where(groups.hosts > 1, of_class[groups.inter_class], 1.0),
+    )
 
 
 def fullest_host(groups: CommGroups) -> CommGroups:

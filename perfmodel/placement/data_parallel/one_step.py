@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 
 from perfmodel.placement.collectives.collectives import Collective, fastest_s, form_curves
 from perfmodel.placement.data_parallel.data_parallel_constants import fitted_constants
-from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets
+from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets, link_slowdowns
 from perfmodel.placement.estimate import StepNumbers
 from perfmodel.placement.fabric.world_group import WorldGroup, WorldLinks, world_columns
 
@@ -147,7 +147,7 @@ def _on_one_host_s(
 def _of_links(links: WorldLinks) -> tuple[float, float, WorldGroup]:
     """Return how many times slower each level is inside a step, and the fullest host."""
     two = WorldGroup(2.0, 2.0, links)
-    inside, between = fitted_constants().slowdowns(world_columns([two]))
+    inside, between = link_slowdowns(fitted_constants(), world_columns([two]))
     return float(inside[0]), float(between[0]), two.fullest_host
 
 

@@ -48,6 +48,7 @@ from perfmodel.placement.data_parallel.gradient_buckets import (
     BucketTimes,
     GradientBuckets,
     Streams,
+    link_slowdowns,
     reductions_end_s,
 )
 from perfmodel.placement.estimate import StepParts
@@ -188,5 +189,6 @@ def _gather_s(
     size_bytes = (rows.parameter_bytes / units)[..., None]
     # Buckets that hold the parameters themselves, one after the other.
     held = replace(rows, size_bytes=size_bytes, gradient_bytes=rows.parameter_bytes)
-    gathered_s = BucketTimes(held, groups).each_s(Collective.ALL_GATHER, *known.slowdowns(groups))
+    slower = link_slowdowns(known, groups)
+    gathered_s = BucketTimes(held, groups).each_s(Collective.ALL_GATHER, *slower)
     return gathered_s[..., 0] + known.bucket_s

@@ -10,14 +10,20 @@ import numpy as np
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import InvalidPlacementError, UnknownAcceleratorError
 from perfmodel.placement.fabric.groups import CommGroups
-from perfmodel.placement.fabric.host_link import slot_bytes_per_s
+from perfmodel.placement.fabric.host_link import (
+    has_optional_bridge,
+    learned_link,
+    link_of,
+    slot_bytes_per_s,
+    with_latency,
+)
 from perfmodel.placement.fabric.hosts import (
     Hosts,
     assumed_network,
     joined_hosts,
     link_domains,
-    look_up_hosts,
 )
 from perfmodel.placement.fabric.rank_groups import (
     STEADY,
@@ -28,6 +34,7 @@ from perfmodel.placement.fabric.rank_groups import (
     strided_groups,
 )
 from perfmodel.placement.fabric.world_group import WorldGroup, world_columns, world_links
+from perfmodel.placement.topology.links import LinkClass
 from perfmodel.placement.topology.placement_checks import check_placement, resolved_plan
 from perfmodel.placement.topology.topology import Network, Placement, Plan
 
@@ -36,6 +43,10 @@ _Layout = tuple[int, int, bool]
 
 #: Groups of larger sets are described again each time, so that a Fabric stays small.
 _KEPT_ROWS = 4_096
+
+
+#: What cards take that no bridge joins.
+_BY_SLOT = (LinkClass.PCIE, LinkClass.NONE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +121,7 @@ class Fabric:
         """
         plan = check_placement(placement, pointer=pointer)
         known = Catalog.default() if catalog is None else catalog
-        hosts, said = look_up_hosts(placement, known, pointer, latencies)
+        hosts, said = _look_up_hosts(placement, known, pointer, latencies)
         warnings, linked = tuple(said), hosts
         network = placement.network if placement.host_count > 1 else None
         if placement.host_count > 1 and network is None:
@@ -224,6 +235,57 @@ class Fabric:
         if size < 0:
             return neighbour_pairs(self.domains, plan)
         return strided_groups(self.domains, stride, size, steady=steady)
+
+
+def _look_up_hosts(
+    placement: Placement,
+    catalog: Catalog,
+    pointer: str,
+    latencies: Mapping[str, float] | None,
+) -> tuple[tuple[Hosts, ...], dict[str, None]]:
+    """Return the hosts of a placement with their accelerators and links looked up.
+
+    Returns
+    -------
+    hosts : tuple of Hosts
+    said : dict
+        In its keys what is said of links that were assumed and of hosts that are not built.
+    """
+    found: list[Hosts] = []
+    said: dict[str, None] = {}
+    for position, node in enumerate(placement.nodes):
+        here = f"{pointer}/nodes/{position}"
+        try:
+            spec = catalog.get(node.accelerator)
+            if latencies is None:
+                link = learned_link(spec, node.link)
+            else:
+                link = with_latency(link_of(spec, node.link), latencies)
+        except UnknownAcceleratorError as error:
+            error.pointer = f"{here}/accelerator"
+            raise
+        except InvalidPlacementError as error:
+            error.pointer = f"{here}/link"
+            raise
+        found.append(Hosts(accelerator=spec, count=node.count, repeat=node.repeat, link=link))
+        if node.count > link.most:
+            hosts_of_8 = f"{-(-node.count // 8)}x(8x{spec.name})"
+            said[
+                f"{node.count} {spec.name} in one host: {link.name} joins at most {link.most} in "
+                f"hosts that are built. For hosts of 8 write '{hosts_of_8}'."
+            ] = None
+        elif (
+            node.count > 1
+            and node.link is None
+            and link.link_class in _BY_SLOT
+            and has_optional_bridge(spec)
+        ):
+            way = "the host's memory" if link.name == "none" else link.name
+            said[
+                f"{spec.name} are taken as joined by {way} alone; where bridges join them write "
+                f"the link {spec.link}."
+            ] = None
+    return tuple(found), said
 
 
 def _layout(dimension: Dimension, plan: Plan) -> _Layout:

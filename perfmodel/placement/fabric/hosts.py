@@ -1,26 +1,19 @@
-"""The hosts of a placement: accelerators and links looked up, and what joins them."""
+"""Hosts of a placement that are looked up, and what joins them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.errors import InvalidPlacementError, UnknownAcceleratorError
 from perfmodel.placement.fabric.host_link import (
-    has_optional_bridge,
-    learned_link,
-    link_of,
     slot_bytes_per_s,
-    with_latency,
 )
 from perfmodel.placement.fabric.rank_groups import LinkDomains
 from perfmodel.placement.topology.links import Link, LinkClass
 from perfmodel.placement.topology.networks import default_network, network_class
-from perfmodel.placement.topology.topology import Network, Placement
+from perfmodel.placement.topology.topology import Network
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,61 +30,6 @@ class Hosts:
     count: int
     repeat: int
     link: Link
-
-
-#: What cards take that no bridge joins.
-_BY_SLOT = (LinkClass.PCIE, LinkClass.NONE)
-
-
-def look_up_hosts(
-    placement: Placement,
-    catalog: Catalog,
-    pointer: str,
-    latencies: Mapping[str, float] | None,
-) -> tuple[tuple[Hosts, ...], dict[str, None]]:
-    """Return the hosts of a placement with their accelerators and links looked up.
-
-    Returns
-    -------
-    hosts : tuple of Hosts
-    said : dict
-        In its keys what is said of links that were assumed and of hosts that are not built.
-    """
-    found: list[Hosts] = []
-    said: dict[str, None] = {}
-    for position, node in enumerate(placement.nodes):
-        here = f"{pointer}/nodes/{position}"
-        try:
-            spec = catalog.get(node.accelerator)
-            if latencies is None:
-                link = learned_link(spec, node.link)
-            else:
-                link = with_latency(link_of(spec, node.link), latencies)
-        except UnknownAcceleratorError as error:
-            error.pointer = f"{here}/accelerator"
-            raise
-        except InvalidPlacementError as error:
-            error.pointer = f"{here}/link"
-            raise
-        found.append(Hosts(accelerator=spec, count=node.count, repeat=node.repeat, link=link))
-        if node.count > link.most:
-            hosts_of_8 = f"{-(-node.count // 8)}x(8x{spec.name})"
-            said[
-                f"{node.count} {spec.name} in one host: {link.name} joins at most {link.most} in "
-                f"hosts that are built. For hosts of 8 write '{hosts_of_8}'."
-            ] = None
-        elif (
-            node.count > 1
-            and node.link is None
-            and link.link_class in _BY_SLOT
-            and (has_optional_bridge(spec))
-        ):
-            way = "the host's memory" if link.name == "none" else link.name
-            said[
-                f"{spec.name} are taken as joined by {way} alone; where bridges join them write "
-                f"the link {spec.link}."
-            ] = None
-    return tuple(found), said
 
 
 def joined_hosts(hosts: tuple[Hosts, ...]) -> tuple[Hosts, ...] | None:

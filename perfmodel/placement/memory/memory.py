@@ -20,7 +20,7 @@ more than there is. A step fits where that is one half at most.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,9 +32,13 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import MemoryEstimate
-from perfmodel.placement.fitted import fitted
 from perfmodel.placement.memory.liveness import lifetimes
-from perfmodel.placement.memory.memory_demand import constants_for, demand_bytes, overhead
+from perfmodel.placement.memory.memory_demand import (
+    JobConstants,
+    constants_for,
+    demand_bytes,
+    overhead,
+)
 from perfmodel.placement.memory.memory_parts import MemoryParts, MemoryPlan, memory_parts
 from perfmodel.placement.memory.memory_profile import MemoryProfile, tensors_of
 from perfmodel.placement.topology.topology import Offload, Plan
@@ -81,9 +85,8 @@ def memory_columns(
     profile: MemoryProfile,
     accelerators: Sequence[AcceleratorSpec],
     *,
-    job: Job | None = None,
+    constants: JobConstants | None = None,
     plan: MemoryPlan | None = None,
-    constants: Mapping[str, Any] | None = None,
 ) -> MemoryColumns:
     """Return the memory of a job's step on many accelerators or under many plans.
 
@@ -91,19 +94,16 @@ def memory_columns(
     ----------
     profile : MemoryProfile
         Of the captured graph.
-    job : Job or None
-        Tells workload, precision and software.
+    constants : JobConstants or None
+        Of the job; None: nothing is known of it.
     plan : MemoryPlan or None
         Degrees that broadcast to the cells; None: one accelerator.
-    constants : mapping or None
-        What was fitted; None: what comes with the package.
     """
     return columns_of_parts(
         memory_parts(profile, plan),
         accelerators,
-        job=job,
+        constants=constants or constants_for(None),
         replicas=1.0 if plan is None else plan.data,
-        constants=constants,
     )
 
 
@@ -111,9 +111,8 @@ def columns_of_parts(
     parts: MemoryParts,
     accelerators: Sequence[AcceleratorSpec],
     *,
-    job: Job | None = None,
+    constants: JobConstants,
     replicas: npt.ArrayLike = 1.0,
-    constants: Mapping[str, Any] | None = None,
 ) -> MemoryColumns:
     """Return the memory of steps whose parts are known.
 
@@ -121,21 +120,18 @@ def columns_of_parts(
     ----------
     replicas : array_like
         Data-parallel replicas of each cell.
-    constants : mapping or None
-        As of :func:`memory_columns`.
     """
-    constants = constants_for(job, fitted("memory") if constants is None else constants)
-    cells = len(accelerators)
-    around = overhead(accelerators, job, constants, replicas)
+    cells, known = len(accelerators), constants.fitted
+    around = overhead(accelerators, constants, replicas)
     demand = np.broadcast_to(demand_bytes(parts, around), (cells,))
     capacity = np.array([spec.memory_bytes for spec in accelerators], dtype=np.float64)
-    share = np.where(around.has_allocator, constants["need_share"], 1.0)
+    share = np.where(around.has_allocator, known["need_share"], 1.0)
     certain = np.broadcast_to(parts.certain_bytes, (cells,))
     probability = oom_probability(
-        (demand - certain) * share, capacity - certain, constants["deviation"]
+        (demand - certain) * share, capacity - certain, known["deviation"]
     )
     fits = probability <= 0.5
-    full = np.where(around.has_allocator, constants["full_share"], 1.0) * capacity
+    full = np.where(around.has_allocator, known["full_share"], 1.0) * capacity
     return MemoryColumns(
         peak_bytes=np.where(fits, np.minimum(demand, full), np.maximum(demand, capacity)),
         demand_bytes=demand,
@@ -161,7 +157,7 @@ def memory_estimate(
     profile : MemoryProfile or float
         A number is the peak of the tensors, where nothing more is known of them.
     job : Job or None
-        As of :func:`memory_columns`.
+        Tells workload, precision and software.
     plan : Plan or None
         With its degree of data parallelism; None: one accelerator.
     shape : TransformerShape or None
@@ -175,7 +171,7 @@ def memory_estimate(
         degrees = replace(degrees, expert_share=share_of_experts(shape))
     if job is not None and Offload.ACTIVATIONS in degrees.offload:
         degrees = replace(degrees, activation_share=activation_share(job, profile, shape))
-    columns = memory_columns(profile, [accelerator], job=job, plan=degrees)
+    columns = memory_columns(profile, [accelerator], constants=constants_for(job), plan=degrees)
     return MemoryEstimate(
         peak_bytes=float(columns.peak_bytes[0]),
         capacity_bytes=float(columns.capacity_bytes[0]),

@@ -35,6 +35,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.releases import has_fused_attention, torch_version
 from perfmodel.graph.job import Job
+from perfmodel.placement.fitted import fitted
 from perfmodel.placement.memory.memory_parts import MemoryParts
 from perfmodel.types import Mode, Precision
 
@@ -53,6 +54,27 @@ _OLDER_TORCH = 1.3
 _HALF = frozenset(
     {Precision.AMP_FP16, Precision.AMP_BF16, Precision.FP16, Precision.BF16, Precision.FP8}
 )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JobConstants:
+    """What a job says of the demand, wherever it runs; from :func:`constants_for`.
+
+    Parameters
+    ----------
+    job : Job or None
+        None: nothing is known of it.
+    fitted : mapping
+        As the fit writes them, with ``f`` as ``factor`` and ``F`` as ``held_bytes``: 1 and 0 unless
+        training of the workload was measured.
+    is_fused, is_modern : bool
+        As of :class:`Overhead`.
+    """
+
+    job: Job | None
+    fitted: Mapping[str, Any]
+    is_fused: bool
+    is_modern: bool
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -117,42 +139,37 @@ def demand_bytes(parts: MemoryParts, around: Overhead) -> FloatArray:
 
 def overhead(
     accelerators: Sequence[AcceleratorSpec],
-    job: Job | None,
-    constants: Mapping[str, Any],
+    constants: JobConstants,
     replicas: npt.ArrayLike = 1.0,
 ) -> Overhead:
     """Look up what stands around the tensors of a job on some accelerators.
 
     Parameters
     ----------
-    job : Job or None
-        Its model, precision and software are read.
-    constants : mapping
-        From :func:`constants_for`.
     replicas : array_like
         Data-parallel replicas of each cell, >= 1.
     """
-    cells = len(accelerators)
+    cells, known = len(accelerators), constants.fitted
     is_gpu = np.array([spec.kind == "gpu" for spec in accelerators], dtype=np.bool_)
     # Of its generation where that was measured, else of a typical GPU; once for each accelerator,
     # since a curve has thousands of cells of one.
-    measured = constants["runtime_bytes"]
-    known = {
+    measured = known["runtime_bytes"]
+    runtime_bytes = {
         key: float(measured.get(generation(spec), measured["gpu"]))
         if spec.kind == "gpu"
         else _OTHER_RUNTIME_BYTES[spec.kind]
         for key, spec in {id(spec): spec for spec in accelerators}.items()
     }
     return Overhead(
-        runtime_bytes=np.array([known[id(spec)] for spec in accelerators]),
-        held_bytes=np.where(is_gpu, constants["held_bytes"] * held_share(job, replicas), 0.0),
-        factor=np.full(cells, constants["factor"] * (1 + constants["scattered_share"])),
+        runtime_bytes=np.array([runtime_bytes[id(spec)] for spec in accelerators]),
+        held_bytes=np.where(is_gpu, known["held_bytes"] * held_share(constants.job, replicas), 0.0),
+        factor=np.full(cells, known["factor"] * (1 + known["scattered_share"])),
         has_allocator=is_gpu,
-        is_fused=np.full(cells, is_fused(job)),
-        is_modern=np.full(cells, is_modern(job)),
-        bucket_share=constants["bucket_share"],
-        unfused_share=constants["unfused_share"],
-        workspace_share=constants["workspace_share"],
+        is_fused=np.full(cells, constants.is_fused),
+        is_modern=np.full(cells, constants.is_modern),
+        bucket_share=known["bucket_share"],
+        unfused_share=known["unfused_share"],
+        workspace_share=known["workspace_share"],
     )
 
 
@@ -184,7 +201,7 @@ def generation(accelerator: AcceleratorSpec) -> str:
     return accelerator.architecture.partition(" ")[0]
 
 
-def constants_for(job: Job | None, constants: Mapping[str, Any]) -> Mapping[str, Any]:
+def constants_for(job: Job | None, constants: Mapping[str, Any] | None = None) -> JobConstants:
     """Return the constants for a job: of measured workloads, or common ones for all others.
 
     Training of a workload that was never measured may keep gigabytes beside its tensors, which the
@@ -193,15 +210,18 @@ def constants_for(job: Job | None, constants: Mapping[str, Any]) -> Mapping[str,
 
     Parameters
     ----------
-    constants : mapping
-        As the fit writes them.
-
-    Returns
-    -------
-    mapping
-        With ``f`` as ``factor`` and ``F`` as ``held_bytes``: 1 and 0 unless training of the
-        workload was measured.
+    constants : mapping or None
+        As the fit writes them; None: what comes with the package.
     """
+    return JobConstants(
+        job=job,
+        fitted=_fitted_for(job, fitted("memory") if constants is None else constants),
+        is_fused=is_fused(job),
+        is_modern=is_modern(job),
+    )
+
+
+def _fitted_for(job: Job | None, constants: Mapping[str, Any]) -> Mapping[str, Any]:
     common: Mapping[str, Any] = constants["common"]
     unmeasured = {"factor": 1.0, "held_bytes": 0.0}
     if job is not None and job.mode is Mode.INFERENCE:

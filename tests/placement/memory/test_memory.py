@@ -18,6 +18,7 @@ from perfmodel.placement.memory.memory import (
     oom_probability,
     peak_tensor_bytes,
 )
+from perfmodel.placement.memory.memory_demand import constants_for
 from perfmodel.placement.memory.memory_parts import MemoryPlan, memory_parts
 from perfmodel.placement.memory.memory_profile import MemoryProfile, tensors_of
 from perfmodel.placement.topology.topology import Plan
@@ -294,7 +295,7 @@ def test_half_of_a_data_set_on_the_device_is_divided_among_replicas() -> None:
     bare = dataclasses.replace(PROFILE, gradient_bytes=0.0, gradient_corners=np.zeros(2))
     device = CATALOG.get("A100-SXM4-80GB")
     columns = memory_columns(
-        bare, [device] * 2, job=job, plan=MemoryPlan(data=np.array([1.0, 4.0]))
+        bare, [device] * 2, constants=constants_for(job), plan=MemoryPlan(data=np.array([1.0, 4.0]))
     )
     # (1 + 1/1) / 2 - (1 + 1/4) / 2 = 0.375.
     apart = columns.demand_bytes[0] - columns.demand_bytes[1]
@@ -346,7 +347,8 @@ def test_scores_are_kept_where_attention_is_no_single_kernel() -> None:
 
     def demand(**software: str) -> float:
         job = Job(model="m", mode=Mode.TRAINING, batch_size=1, software=software)
-        found = memory_columns(profile, [CATALOG.get("A100-SXM4-80GB")], job=job)
+        device = CATALOG.get("A100-SXM4-80GB")
+        found = memory_columns(profile, [device], constants=constants_for(job))
         return float(found.demand_bytes[0])
 
     fused = demand(torch="2.4.0")

@@ -10,6 +10,7 @@ from placement_accuracy.memory import held_out
 from perfmodel.devices.catalog import Catalog
 from perfmodel.graph.job import Job
 from perfmodel.placement.memory.memory import memory_columns
+from perfmodel.placement.memory.memory_demand import constants_for
 from perfmodel.placement.memory.memory_profile import MemoryProfile
 from perfmodel.training.placement_fits.fit_memory import fit_rows
 from perfmodel.training.placement_rows.memory_rows import MemoryRow
@@ -91,7 +92,8 @@ def test_no_answer_uses_its_own_measurement() -> None:
 
 
 def test_constants_of_the_package_have_what_an_answer_reads() -> None:
-    columns = memory_columns(_profile(10), [CATALOG.get("RTX-3090")], constants=fit_rows(ROWS))
+    constants = constants_for(None, fit_rows(ROWS))
+    columns = memory_columns(_profile(10), [CATALOG.get("RTX-3090")], constants=constants)
     assert columns.peak_bytes[0] > 4e9
 
 
