@@ -200,11 +200,11 @@ def parse_observations(value: object, *, pointer: str = "/observations") -> tupl
 
 
 def parse_matrix_observations(value: object, jobs: int) -> dict[int, tuple[Observation, ...]]:
-    """Read the observations of a matrix by the positions of their jobs; null means none.
+    """Read the observations of a matrix by the positions of their jobs.
 
     Parameters
     ----------
-    value : sequence or None
+    value : sequence
         Each as for :func:`parse_observations`, with the position of its ``job``.
 
     Raises
@@ -219,8 +219,6 @@ def parse_matrix_observations(value: object, jobs: int) -> dict[int, tuple[Obser
     {1: 1}
     """
     found: dict[int, tuple[Observation, ...]] = {}
-    if value is None:
-        return found
     if not isinstance(value, list | tuple):
         raise InvalidInputError(
             f"observations must be a list; got {shown(value)}.", pointer="/observations"

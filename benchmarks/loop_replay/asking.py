@@ -64,7 +64,8 @@ class Asking:
         """Return the step time that a service answers, seconds; NaN where it cannot."""
         estimator = self._estimators[name]
         own = seen.of_family[arrival.family]
-        strangers = Strangers(estimator.core, seen.on_device[arrival.device])
+        there = seen.on_device[arrival.device]
+        strangers = Strangers(estimator.core, there) if there else None
         try:
             prepared = estimator.core.prepare(arrival.job)
             placement = estimator.core.resolve(arrival.placement)

@@ -30,7 +30,7 @@ class _Weighed(NamedTuple, Generic[T]):
     """A job as it was observed, and what that was made of."""
 
     seen: tuple[Observation, ...]
-    strangers: Strangers
+    strangers: Strangers | None
     job: T
 
 
@@ -44,7 +44,7 @@ class ObservedJobs:
         self._of_types_alone = isinstance(state, InMemoryState)
         self._observed: LruCache[str, _Weighed[ObservedJob | None]] = LruCache(_MOST_JOBS)
         self._types: LruCache[str, _Weighed[ObservedJobType]] = LruCache(_MOST_TYPES)
-        self._strangers = Strangers(estimator.core, ())
+        self._strangers: Strangers | None = None
 
     def of(self, prepared: PreparedJob) -> ObservedJob | None:
         """Return a job as the stored observations let it appear; None where there are none.
@@ -53,7 +53,7 @@ class ObservedJobs:
         """
         seen = () if self._of_types_alone else self._feed.of(prepared.family)
         strangers = self.strangers()
-        if not seen and not strangers:
+        if not seen and strangers is None:
             return None
         make = partial(self._weighed, prepared, seen, strangers)
         return _renewed(self._observed, prepared.key, seen, strangers, make)
@@ -64,11 +64,13 @@ class ObservedJobs:
         make = partial(self._job_type, job, strangers)
         return _renewed(self._types, job_reference(job), seen, strangers, make)
 
-    def strangers(self) -> Strangers:
-        """Return what was observed of all jobs; the same object until something is added."""
+    def strangers(self) -> Strangers | None:
+        """Return what was observed of all jobs, if anything; the same until something is added."""
         seen = self._feed.of(None)
         known = self._strangers
-        if known.observations is not seen:
+        if not seen:
+            known = self._strangers = None
+        elif known is None or known.observations is not seen:
             known = self._strangers = Strangers(self._estimator.core, seen, previous=known)
         return known
 
@@ -94,11 +96,13 @@ class ObservedJobs:
     def known(self, prepared: PreparedJob) -> tuple[bool, ObservedJob | None]:
         """Return whether :meth:`of` would answer from memory, and what; never waits."""
         seen, of_all = self._feed.known(prepared.family), self._feed.known(None)
-        strangers = self._strangers
-        if seen is None or of_all is None or strangers.observations is not of_all:
+        if seen is None or of_all is None:
             return False, None
         if not seen and not of_all:
             return True, None
+        strangers = self._strangers
+        if (() if strangers is None else strangers.observations) is not of_all:
+            return False, None
         known = self._observed.get(prepared.key)
         if known is None or known.seen is not seen or known.strangers is not strangers:
             return False, None
@@ -108,11 +112,11 @@ class ObservedJobs:
         """Tell whether what was observed of a job is in memory."""
         return self._feed.known(job_family(job)) is not None
 
-    def _job_type(self, job: Job, strangers: Strangers) -> ObservedJobType:
+    def _job_type(self, job: Job, strangers: Strangers | None) -> ObservedJobType:
         return self._estimator.job_type(job, self.counting(job), strangers)
 
     def _weighed(
-        self, prepared: PreparedJob, seen: Sequence[Observation], strangers: Strangers
+        self, prepared: PreparedJob, seen: Sequence[Observation], strangers: Strangers | None
     ) -> ObservedJob | None:
         try:
             return self._estimator.observed(prepared, seen, strangers)
@@ -141,7 +145,7 @@ def _renewed(
     kept: LruCache[str, _Weighed[T]],
     key: str,
     seen: tuple[Observation, ...],
-    strangers: Strangers,
+    strangers: Strangers | None,
     make: Callable[[], T],
 ) -> T:
     """Return a job that is kept, made again where it was observed since, or others were."""

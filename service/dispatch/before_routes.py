@@ -13,8 +13,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perfmodel.errors import PerfModelError
+from service.answering.questions import DEADLINE_HEADER
 from service.dispatch.dispatcher import Dispatcher
-from service.dispatch.options import HEADER as DEADLINE
 from service.http.bodies import body_of, json_bytes
 from service.http.errors import answer_to_nobody, problem_of, problem_response
 
@@ -37,7 +37,7 @@ _IN_THREADS = {
 }
 #: Headers of questions that are not refused here: the analytical model may answer in time, and what
 #: is kept for later needs no room now.
-_NOT_REFUSED = (DEADLINE, b"prefer")
+_NOT_REFUSED = (DEADLINE_HEADER, b"prefer")
 #: As a field of the body, likewise.
 _DEADLINE_FIELD = b"deadline_ms"
 
@@ -102,7 +102,7 @@ def _is_plain(scope: Scope) -> bool:
     """Tell whether a request asks for nothing but the answer to a JSON body of stated length."""
     stated = False
     for name, value in scope["headers"]:
-        if name == DEADLINE or (name == b"content-type" and value != _JSON):
+        if name == DEADLINE_HEADER or (name == b"content-type" and value != _JSON):
             return False
         stated = stated or name == b"content-length"
     return stated

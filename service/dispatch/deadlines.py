@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, TypeVar, cast
 from perfmodel.errors import NotInTimeError
 from perfmodel.estimator.jobs.demand import AbandonedError
 from service.answering.lanes import Lanes
+from service.answering.questions import Options
 from service.answering.request_terms import while_connected
 from service.answering.thread_pool import Work, note_failure
 from service.dispatch.background_rounds import BackgroundRounds, Preparation
-from service.dispatch.options import Options
 
 T = TypeVar("T")
 

@@ -21,12 +21,11 @@ from perfmodel.placement.plans.plan_search import PlanRanking
 from service.answering.answerer import Answerer
 from service.answering.lanes import attended_lanes, unattended_lanes
 from service.answering.matrix_rows import predict_rows
-from service.answering.questions import AskedMatrix, read_matrix
+from service.answering.questions import AskedMatrix, Options, read_matrix, split_options
 from service.answering.thread_pool import ThreadPool
 from service.dispatch.background_rounds import BackgroundRounds, Preparation
 from service.dispatch.deadlines import Deadlines
 from service.dispatch.loop_answers import LoopAnswers
-from service.dispatch.options import Options, split_options
 from service.dispatch.prefetch import Prefetch
 from service.http.bodies import read_json
 from service.http.errors import OverloadedError
@@ -251,7 +250,8 @@ class Dispatcher:
         try:
             return await self.deadlines.wait(options, key, full, preparation)
         except (NotInTimeError, OverloadedError) as error:
-            if not options.may_fall_back:
+            pinned = options.pin_model
+            if not (options.allow_fallback if pinned is None else pinned in ANALYTICAL):
                 raise
             overload = isinstance(error, OverloadedError)
             try:

@@ -39,7 +39,7 @@ _MOST_LABEL = 200
 class _Weighed(NamedTuple):
     """What was observed of a job by one time, and of others as it was weighed."""
 
-    strangers: Strangers
+    strangers: Strangers | None
     job: ObservedJob | None
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from service.access.scopes import Unscoped, rule_of
-from service.dispatch.options import MOST_MS
+from service.answering.questions import MOST_MS
 from service.http.documentation import TEMPLATE, schema_ref
 from service.http.errors import PROBLEM_MEDIA_TYPE
 from service.operations.middleware import KINDS

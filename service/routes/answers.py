@@ -13,8 +13,8 @@ from service.answering.answers import (
     matrix_to_dict,
     ranking_to_dict,
 )
+from service.answering.questions import DEADLINE_HEADER
 from service.dispatch.dispatcher import dispatcher_of
-from service.dispatch.options import HEADER as DEADLINE
 from service.http.bodies import etagged_response, header_of, json_body_of, json_response
 from service.http.documentation import json_body, problems
 from service.schemas.answer_bodies import (
@@ -149,7 +149,7 @@ async def predict(request: Request) -> Response:
     """Answer what throughput a job will reach on a placement."""
     body = await json_body_of(request)
     return json_response(
-        await dispatcher_of(request).predict(body, header_of(request.scope, DEADLINE))
+        await dispatcher_of(request).predict(body, header_of(request.scope, DEADLINE_HEADER))
     )
 
 
@@ -161,7 +161,7 @@ async def predict(request: Request) -> Response:
 async def matrix(request: Request) -> Response:
     """Answer every pair in columns; a bad job or placement costs its own cells only."""
     body = await json_body_of(request)
-    answer = await dispatcher_of(request).matrix(body, header_of(request.scope, DEADLINE))
+    answer = await dispatcher_of(request).matrix(body, header_of(request.scope, DEADLINE_HEADER))
     return etagged_response(request, matrix_to_dict(answer))
 
 
@@ -173,7 +173,7 @@ async def matrix(request: Request) -> Response:
 async def curve(request: Request) -> Response:
     """Answer a job's throughput over the count, in columns."""
     body = await json_body_of(request)
-    answer = await dispatcher_of(request).curve(body, header_of(request.scope, DEADLINE))
+    answer = await dispatcher_of(request).curve(body, header_of(request.scope, DEADLINE_HEADER))
     return etagged_response(request, curve_to_dict(answer))
 
 
@@ -185,7 +185,7 @@ async def curve(request: Request) -> Response:
 async def rank(request: Request) -> Response:
     """Rank placements by throughput, goodput, cost or energy; or search plans."""
     body = await json_body_of(request)
-    answer = await dispatcher_of(request).rank(body, header_of(request.scope, DEADLINE))
+    answer = await dispatcher_of(request).rank(body, header_of(request.scope, DEADLINE_HEADER))
     return json_response(ranking_to_dict(answer))
 
 
@@ -197,7 +197,7 @@ async def rank(request: Request) -> Response:
 async def explain(request: Request) -> Response:
     """Divide an answer over the operators of the step, and trace it back to the roofline."""
     body = await json_body_of(request)
-    answer = await dispatcher_of(request).explain(body, header_of(request.scope, DEADLINE))
+    answer = await dispatcher_of(request).explain(body, header_of(request.scope, DEADLINE_HEADER))
     return json_response(answer.to_dict())
 
 

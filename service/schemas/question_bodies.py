@@ -20,7 +20,7 @@ from perfmodel.placement.topology.topology import (
 )
 from perfmodel.requests import CHECKPOINTING, MAX_COUNT, MOST_OBSERVATIONS, OPTIMIZERS
 from perfmodel.types import AttentionKernel, Compiler, Framework, MemoryFormat, Mode, Precision
-from service.dispatch.options import MOST_MS
+from service.answering.questions import MOST_MS
 
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Accelerators = Annotated[int, Field(ge=1, le=1_000_000)]

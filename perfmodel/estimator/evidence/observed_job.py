@@ -103,7 +103,7 @@ class ObservedJob:
             family=family,
             machines=known.machines,
             told=told or None,
-            strangers=strangers or None,
+            strangers=strangers,
             prior=prior_of(prepared.job),
         )
 
@@ -133,9 +133,9 @@ class ObservedJob:
             return True
         return self.strangers.is_ready(machine, self.family)
 
-    def with_strangers(self, strangers: Strangers) -> Self:
+    def with_strangers(self, strangers: Strangers | None) -> Self:
         """Return the same job beside what others reported."""
-        return replace(self, strangers=strangers or None)
+        return replace(self, strangers=strangers)
 
     def _weighed_on(self, machine: str, told: ToldJobs) -> Calibration | None:
         if self.calibration is None and self.prior.gap is None:

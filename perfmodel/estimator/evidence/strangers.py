@@ -98,8 +98,8 @@ class Strangers:
     Parameters
     ----------
     observations : iterable of Observation
-        Each with its ``job``; their order does not matter. One that cannot be weighed is passed
-        over.
+        At least one, each with its ``job``; their order does not matter. One that cannot be weighed
+        is passed over.
     previous : Strangers or None
         Of the same estimator; what both hold is not predicted again.
     """
@@ -117,9 +117,6 @@ class Strangers:
         if previous is not None:
             self._known = previous._known
 
-    def __bool__(self) -> bool:
-        return bool(self.observations)
-
     def shift(self, machine: str, family: str) -> Shift:
         """Return what is agreed of a machine, but for what was seen of one family of jobs."""
         key = (machine, family if (machine, family) in self._observed_there else "")
@@ -131,7 +128,7 @@ class Strangers:
     def is_ready(self, machine: str, family: str) -> bool:
         """Return whether :meth:`shift` would answer from memory."""
         if "_by_machine" not in vars(self):
-            return not self.observations
+            return False
         key = (machine, family if (machine, family) in self._observed_there else "")
         return machine not in self._by_machine or key in self._shifts
 

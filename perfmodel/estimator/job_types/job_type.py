@@ -180,7 +180,7 @@ class ObservedJobType:
             catalog=core.accelerators,
             observations=tuple(sorted(observations, key=attrgetter("content"))),
             told=told or None,
-            strangers=strangers or None,
+            strangers=strangers,
         )
         if not kept:
             return found
@@ -188,9 +188,9 @@ class ObservedJobType:
         steps = observed_rows(guess, placements, kept, word=word, mode=job.mode)
         return replace(found, guess=guess, own=steps)
 
-    def with_strangers(self, strangers: Strangers) -> Self:
+    def with_strangers(self, strangers: Strangers | None) -> Self:
         """Return the same job beside what others reported."""
-        return replace(self, strangers=strangers or None)
+        return replace(self, strangers=strangers)
 
     def steps(
         self,
