@@ -126,12 +126,13 @@ class ObservedJob:
 
     def is_ready_on(self, placement: ResolvedPlacement) -> bool:
         """Return whether :meth:`on` and :meth:`shift` would answer from memory."""
+        strangers = None if self.observations else self.strangers
+        if self.told is None and strangers is None:
+            return True
         machine = machine_word(placement)
         if self.told is not None and machine not in self._on:
             return False
-        if self.strangers is None or self.observations:
-            return True
-        return self.strangers.is_ready(machine, self.family)
+        return strangers is None or strangers.is_ready(machine, self.family)
 
     def with_strangers(self, strangers: Strangers | None) -> Self:
         """Return the same job beside what others reported."""

@@ -26,6 +26,7 @@ tail :math:`\tau`, gradients that are ready last. :math:`\tau_0` is what makes :
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -71,7 +72,14 @@ class PlainNumbers:
     """Functions of one number that NumPy has for columns, which take ten times as long for one."""
 
     exp, log, sqrt = math.exp, math.log, math.sqrt
-    minimum, maximum = min, max
+    minimum, maximum, any = min, max, bool
+
+    @staticmethod
+    def clip(numbers: Sequence[float], least: float, most: float) -> Sequence[float]:
+        """Return numbers within bounds."""
+        if least <= min(numbers) and max(numbers) <= most:
+            return numbers
+        return [min(max(one, least), most) for one in numbers]
 
     @staticmethod
     def where(condition: bool, one: float, other: float) -> float:
@@ -154,58 +162,43 @@ class Response:
 
     def __init__(self, step: StepCells | SingleStep, expected: Numbers) -> None:
         self._step: Any = step
-        of: Any = np if isinstance(step, StepCells) else PlainNumbers
-        self._of, parts = of, self._step.parts
-        self._communicates = step.communicates
-        total = of.where(self._communicates, parts.communication_s, 1.0)
-        exposed = of.where(self._communicates, parts.exposed_communication_s, 0.0)
-        window = self._step.window_share * parts.compute_s
-        beyond = self._exceeds(total, window)
-        # Share of the communication that nothing hides.
-        tail = (exposed - beyond) / of.maximum(total - beyond, 1e-12)
-        self._tail = tail = of.minimum(of.maximum(tail, 1e-3), 0.95)
-        # Factors by which the predicted exposed part and computation exceed those of the law.
-        law = tail * total + self._exceeds((1 - tail) * total, window)
-        self._anchor = of.minimum(of.maximum(exposed / law, 0.5), 2.0)
-        self._anchor = of.where(self._communicates, self._anchor, 0.0)
-        worked, fixed, _ = self._work(expected)
-        self._scale = parts.compute_s / (worked + fixed)
+        self._of: Any = np if isinstance(step, StepCells) else PlainNumbers
+        self._logs = self._of.log(step.device_s), self._of.log(step.host_s)
+        device, host, _, spread, fixed, *_ = expected
+        worked, fixed_s, _ = self._work(device, host, spread, fixed)
+        #: Factor by which the predicted computation exceeds that of the law.
+        self._scale = self._step.parts.compute_s / (worked + fixed_s)
+        #: Share of communication that nothing hides, and the factor of its exposed part; None where
+        #: no step communicates.
+        self._exposure = self._exposing() if self._of.any(step.communicates) else None
 
     def __call__(self, residual: Numbers) -> Responded:
         """Return the steps under a residual, one number or column for each field."""
         of, step, before = self._of, self._step, self._step.parts
-        least, most = of.minimum, of.maximum
-        z = [least(most(one, -MOST_LOG), MOST_LOG) for one in residual]
-        worked, fixed, device_share = self._work(z)
-        worked, fixed = self._scale * worked, self._scale * fixed
-        busy = worked + fixed
-        fed = 1 + (step.input_s * of.exp(z[Field.FEED]) / busy) ** FEED_CORNER
+        # In the order of the fields: looked up by name each takes as long as an addition.
+        device, host, feed, spread, fixed, communication, tail, window = of.clip(
+            residual, -MOST_LOG, MOST_LOG
+        )
+        worked, fixed_s, device_share = self._work(device, host, spread, fixed)
+        worked, fixed_s = self._scale * worked, self._scale * fixed_s
+        busy = worked + fixed_s
+        fed = 1 + (step.input_s * of.exp(feed) / busy) ** FEED_CORNER
         compute = busy * fed ** (1 / FEED_CORNER)
-        total = before.communication_s * of.exp(z[Field.COMMUNICATION])
-        hidden = (1 - self._tail) ** of.exp(of.minimum(z[Field.TAIL], MOST_TAIL))
-        tail = 1 - of.maximum(hidden, LEAST_HIDDEN)
-        hideable, window = (1 - tail) * total, step.window_share * compute * of.exp(z[Field.WINDOW])
-        exposed = self._anchor * (tail * total + self._exceeds(hideable, window))
         here = compute / fed
-        by_fixed = here * fixed / busy
+        by_fixed = here * fixed_s / busy
         by_work, nothing = here - by_fixed, 0.0 * compute
         by_compute = [
             by_work * device_share, by_work * (1 - device_share), compute - here, by_work,
             by_fixed, nothing, nothing, nothing,
         ]  # fmt: skip
-        over, soft = hideable - window, 4 * SOFTNESS**2 * hideable
-        root = of.maximum(of.sqrt(over**2 + soft * hideable), 1e-300)
-        by_hideable = 0.5 * (1 + (over + soft) / root)
-        # d tail / dz = -(1 - tail) log(1 - tail), as 1 - tail = (1 - tail_0)^(e^z).
-        by_tail = -hideable * of.log(1 - tail) * (z[Field.TAIL] < MOST_TAIL)
-        by_window = self._anchor * -0.5 * (1 + over / root) * window
-        # What computation grows by widens the window as well.
-        by_exposed = [
-            *[by_window / compute * one for one in by_compute[: Field.COMMUNICATION]],
-            self._anchor * (tail * total + by_hideable * hideable),
-            self._anchor * (1 - by_hideable) * by_tail,
-            by_window,
-        ]
+        total = before.communication_s * of.exp(communication)
+        exposed, by_exposed = nothing, [nothing] * len(by_compute)
+        if self._exposure is not None:
+            hideable_in = step.window_share * compute * of.exp(window)
+            exposed, longer, *others = self._exposed(total, tail, hideable_in)
+            # What computation grows by widens the window as well.
+            wider = others[-1] / compute
+            by_exposed = [*[wider * one for one in by_compute[:5]], longer, *others]
         parts = type(before)(
             compute_s=compute,
             exposed_communication_s=of.minimum(exposed, total),
@@ -215,14 +208,61 @@ class Response:
         )
         return Responded(parts, by_compute, by_exposed)
 
-    def _work(self, z: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    def _exposing(self) -> tuple[Numbers, Numbers]:
+        """Return the share of the communication that nothing hides, and the factor of the law."""
+        of, step, parts = self._of, self._step, self._step.parts
+        total = of.where(step.communicates, parts.communication_s, 1.0)
+        exposed = of.where(step.communicates, parts.exposed_communication_s, 0.0)
+        window = step.window_share * parts.compute_s
+        beyond = self._exceeds(total, window)
+        tail = (exposed - beyond) / of.maximum(total - beyond, 1e-12)
+        tail = of.minimum(of.maximum(tail, 1e-3), 0.95)
+        law = tail * total + self._exceeds((1 - tail) * total, window)
+        anchor = of.minimum(of.maximum(exposed / law, 0.5), 2.0)
+        return tail, of.where(step.communicates, anchor, 0.0)
+
+    def _exposed(
+        self, total: Numbers, later: Numbers, window: Numbers
+    ) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+        """Return what of some communication is exposed, and how that grows.
+
+        Parameters
+        ----------
+        later : number or ndarray
+            Residual of the tail.
+        window : number or ndarray
+            What it can hide in, seconds.
+
+        Returns
+        -------
+        exposed, by_communication, by_tail, by_window : number or ndarray
+        """
+        assert self._exposure is not None
+        of, (tail, anchor) = self._of, self._exposure
+        hidden = (1 - tail) ** of.exp(of.minimum(later, MOST_TAIL))
+        tail = 1 - of.maximum(hidden, LEAST_HIDDEN)
+        hideable = (1 - tail) * total
+        over, soft = hideable - window, 4 * SOFTNESS**2 * hideable
+        root = of.maximum(of.sqrt(over**2 + soft * hideable), 1e-300)
+        by_hideable = 0.5 * (1 + (over + soft) / root)
+        # d tail / dz = -(1 - tail) log(1 - tail), as 1 - tail = (1 - tail_0)^(e^z).
+        by_tail = -hideable * of.log(1 - tail) * (later < MOST_TAIL)
+        return (
+            anchor * (tail * total + self._exceeds(hideable, window)),
+            anchor * (tail * total + by_hideable * hideable),
+            anchor * (1 - by_hideable) * by_tail,
+            anchor * -0.5 * (1 + over / root) * window,
+        )
+
+    def _work(
+        self, device: Numbers, host: Numbers, spread: Numbers, fixed: Numbers
+    ) -> tuple[Numbers, Numbers, Numbers]:
         """Return the time that device or host work, the fixed time, and the device's share."""
-        of, step = self._of, self._step
-        device = CORNER * (of.log(step.device_s) + z[Field.DEVICE])
-        host = CORNER * (of.log(step.host_s) + z[Field.HOST])
-        longer = of.logaddexp(device, host)
-        worked = of.exp(longer / CORNER + z[Field.SPREAD])
-        return worked, FIXED_S * of.exp(z[Field.FIXED]), of.exp(device - longer)
+        of, (device_log, host_log) = self._of, self._logs
+        by_device, by_host = CORNER * (device_log + device), CORNER * (host_log + host)
+        longer = of.logaddexp(by_device, by_host)
+        worked = of.exp(longer / CORNER + spread)
+        return worked, FIXED_S * of.exp(fixed), of.exp(by_device - longer)
 
     def _exceeds(self, communication_s: Numbers, window_s: Numbers) -> Numbers:
         over, soft = communication_s - window_s, 2 * SOFTNESS * communication_s

@@ -58,14 +58,14 @@ class _Surroundings(NamedTuple):
 
     Parameters
     ----------
-    mean : ndarray, shape (residuals, fields, 3)
-        What is expected of each field: of any step, and besides of one rank and within one host.
-    moves : ndarray, shape (residuals, fields, shapes x comparisons)
-        The residual less that, for shapes of placements of 1.
-    variance : ndarray, shape (residuals, fields, shapes)
+    mean : ndarray, shape (3, residuals, fields)
+        What is expected of each field: over several hosts, within one, and of one rank.
+    moves : ndarray, shape (residuals, fields, shapes x placements)
+        The residual less that, for shapes of 1 with each placement that was observed.
+    variance : ndarray, shape (residuals, fields, slopes)
         Prior variances.
-    compared : ndarray, shape (residuals, fields, shapes x comparisons)
-        Covariances with what is compared.
+    compared : ndarray, shape (residuals, terms, comparisons)
+        Covariances with what is compared, for shapes of 1.
     """
 
     mean: FloatArray
@@ -89,15 +89,21 @@ class SingleSteps:
         self._seen, rows = posteriors[0].seen, posteriors[0].rows
         self._words = {name: frozenset(known) for name, (known, _) in self._seen.shared.items()}
         placements, which = self._seen.shared["placement"]
-        self._there, self._setting = features_of([placements[row] for row in which[rows].tolist()])
-        self._settings = {*self._setting.tolist(), ""}
-        self._ones = np.ones((1, len(rows)))
+        self._place, (self._there, settings) = which[rows], features_of(placements)
+        self._setting, self._settings = settings[self._place], {*settings.tolist(), ""}
+        self._ones = np.ones((1, len(placements)))
+        # A term is a shape that a field has; what is peculiar to a job runs over no placements.
+        has = np.any([one.prior.variances[0].any(axis=(1, 2)) for one in posteriors], axis=0)
+        has[:, 0] = True
+        self._fields, self._shapes = np.nonzero(has)
+        self._pairs = self._shapes[:, None] * len(placements) + self._place
         self._has_gap = any(one.prior.gap is not None for one in posteriors)
         self._noise, means = posteriors[0].prior.noise, posteriors[0].prior.means
-        self._means = np.zeros((len(Field), 3))
-        self._means[:, 0] = [means.get(one.name.lower(), 0.0) for one in Field]
-        self._means[Field.SPREAD, 1] = means.get("alone", 0.0)
-        self._means[Field.COMMUNICATION, 2] = means.get("one_host", 0.0)
+        expected = np.tile([means.get(one.name.lower(), 0.0) for one in Field], (3, 1))
+        expected[1:, Field.COMMUNICATION] += means.get("one_host", 0.0)
+        expected[2, Field.SPREAD] += means.get("alone", 0.0)
+        #: Over several hosts, within one, and of one rank.
+        self._expected = expected.tolist()
         self._known: LruCache[tuple[object, ...], _Surroundings] = LruCache(_KEPT)
 
     def correct(self, step: SingleStep) -> CalibratedStep | None:
@@ -106,14 +112,15 @@ class SingleSteps:
             return None
         around = self._around(step)
         here = placement_features(step.ranks, step.hosts, step.largest_share, PlainNumbers)
-        shapes = placement_shapes(here[:, None], self._there, self._ones)
-        residuals = around.moves.dot(shapes.ravel()) + around.mean.dot(here[:3])
-        variances = around.variance[:, :, : len(here) - 1].dot(here[:-1] ** 2)
-        response, found = Response(step, self._means.dot(here[:3]).tolist()), []
+        shapes = placement_shapes(here[:, None], self._there, self._ones).ravel()
+        kind = (step.hosts == 1) + (step.ranks == 1)
+        residuals = around.moves.dot(shapes) + around.mean[kind]
+        variances, pairs = around.variance.dot(here[:-1] ** 2), shapes.take(self._pairs)
+        response, found = Response(step, self._expected[kind]), []
         for at, posterior in enumerate(self._posteriors):
             responded = response(residuals[at].tolist())
             slopes = np.array(responded.by_step)
-            shared = (slopes.dot(around.compared[at]).reshape(shapes.shape) * shapes).sum(axis=0)
+            shared = slopes.take(self._fields).dot(around.compared[at] * pairs)
             taken = shared.dot(posterior.precision).dot(shared)
             left = float((slopes * slopes).dot(variances[at]) - taken)
             found.append(CalibratedStep(responded.parts, self._log_sd(responded, left)))
@@ -155,9 +162,11 @@ class SingleSteps:
             for name, word in (("job", job), ("machine", machine), ("fabric", fabric))
         }
         places = [same["machine" if field in OF_MACHINE else "fabric"] for field in Field]
-        scopes = np.stack([[self._ones[0], at, same["job"], same["job"] * at] for at in places])
+        every = np.ones(len(rows))
+        scopes = np.stack([[every, at, same["job"], same["job"] * at] for at in places])
         # A row whose step is compared in two parts moves others once.
         times = np.bincount(rows)[rows]
+        there = self._place[:, None] == np.arange(self._ones.shape[1])
         found = []
         for one in self._posteriors:
             # A captured step is no guess.
@@ -170,14 +179,15 @@ class SingleSteps:
             weights[:, 0] += wider
             # Curves, and the setting, are 1 of a step with itself.
             variance[:, 0] += wider.max(axis=1) + variance[:, -3:].sum(axis=1)
-            mean = self._means.copy()
+            mean = np.array(self._expected)
             for field, longer in (one.prior.gap.on(machine) if one.prior.gap else {}).items():
-                mean[field, 0] += longer
-            moves = weights * (one.coefficients[:, rows] / times)[:, None]
-            compared = weights * one.slopes[:, None]
-            flat = len(Field), -1
-            found.append((mean, moves.reshape(flat), variance, compared.reshape(flat)))
-        return _Surroundings(*(np.array(each) for each in zip(*found, strict=True)))
+                mean[:, field] += longer
+            moves = (weights * (one.coefficients[:, rows] / times)[:, None]) @ there
+            compared = (weights * one.slopes[:, None])[self._fields, self._shapes]
+            slopes = variance[:, : len(self._there) - 1]
+            found.append((mean, moves.reshape(len(Field), -1), slopes, compared))
+        means, *others = (np.array(each) for each in zip(*found, strict=True))
+        return _Surroundings(means.swapaxes(0, 1), *others)
 
     def _same(self, name: str, word: str) -> FloatArray:
         """Return 1 for each comparison of a row that has a word, else 0."""
