@@ -195,7 +195,10 @@ def fabric_of(placement: ResolvedPlacement) -> str:
 
 def _fabric_word(link: int, network: Network | None) -> str:
     between = "" if network is None else network.name or f"{network.bandwidth_bytes_per_s:g}"
-    return f"{LinkClass(link).name.lower()}|{between}"
+    return f"{_LINKS[link]}|{between}"
+
+
+_LINKS = {int(one): one.name.lower() for one in LinkClass}
 
 
 def setting_word(placement: ResolvedPlacement) -> str:

@@ -24,6 +24,7 @@ from perfmodel.estimator.placing.cells import Cells, Predictions, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.memory import replica_memory, tightest_memory
 from perfmodel.estimator.placing.placed import CAPTURED
+from perfmodel.estimator.placing.replicas import replicated_steps
 from perfmodel.estimator.placing.slowdowns import Neighbours, neighbours
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, estimate_of
 from perfmodel.estimator.tables.table import (
@@ -157,14 +158,14 @@ class Filling:
             for _, columns in sorted(by_column.items()):
                 replicas = ReplicaColumns.of([one for at in columns if (one := self.resolved[at])])
                 cells = Cells(jobs=jobs, predictions=predictions, columns=replicas)
-                self._put(rows, columns, cells)
+                self._put(rows, columns, cells, replicated_steps(jobs, predictions, replicas))
                 for row, job in zip(rows, jobs, strict=True):
                     peak_bytes, fits = replica_memory(job, replicas)
                     self._numbers["peak_bytes"][row, columns] = peak_bytes
                     self._fits[row, columns] = fits
 
-    def _put(self, rows: list[int], columns: list[int], cells: Cells) -> None:
-        observed, steps = [self.observed.get(row) for row in rows], CAPTURED.steps(cells)
+    def _put(self, rows: list[int], columns: list[int], cells: Cells, steps: Steps) -> None:
+        observed = [self.observed.get(row) for row in rows]
         if any(observed) or any(job.job.script for job in cells.jobs):
             self._correction = self._correction or Correction()
             steps = self._correction.add(cells, steps, observed)
@@ -273,7 +274,7 @@ class Filling:
 
     def _fill_cell(self, at: tuple[int, int], cell: Cells) -> None:
         (job,), (placement,) = cell.jobs, cell.placements
-        self._put([at[0]], [at[1]], cell)
+        self._put([at[0]], [at[1]], cell, CAPTURED.steps(cell))
         steps = self._blocks[-1][-1]
         memory = tightest_memory(job, placement, steps.neighbour_bytes)
         self._numbers["peak_bytes"][at], self._fits[at] = memory.peak_bytes, memory.fits
