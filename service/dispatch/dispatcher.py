@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
+from time import monotonic
 from typing import Any, TypeVar, cast
 
 from fastapi import Request
@@ -25,7 +27,6 @@ from service.answering.questions import AskedMatrix, Options, read_matrix, split
 from service.answering.thread_pool import ThreadPool
 from service.dispatch.background_rounds import BackgroundRounds, Preparation
 from service.dispatch.deadlines import Deadlines
-from service.dispatch.loop_answers import LoopAnswers
 from service.dispatch.prefetch import Prefetch
 from service.http.bodies import read_json
 from service.http.errors import OverloadedError
@@ -44,6 +45,39 @@ Answer = TypeVar("Answer", bound=Curve | Ranking | PlanRanking | Explanation)
 _MOST_FALLBACKS = 64
 #: Versions of the model that may wait to be loaded.
 _MOST_LOADS = 16
+
+#: So many answers in so many seconds take some percent of a core, and on a busy machine a good part
+#: of what the process gets of one.
+_MANY, _LATELY_S = 64, 0.2
+
+
+class LoopAnswers:
+    """Notes what the loop answers by itself, for those who work while nobody waits.
+
+    Such answers never stand in a queue that could be looked at, and yet they wait: for the
+    interpreter, whenever another thread of the process computes.
+
+    Examples
+    --------
+    >>> answers = LoopAnswers()
+    >>> for _ in range(64):
+    ...     answers.note()
+    >>> answers.count
+    64
+    """
+
+    def __init__(self) -> None:
+        self._at: deque[float] = deque(maxlen=_MANY)
+
+    def note(self) -> None:
+        """Note that one was given now."""
+        self._at.append(monotonic())
+
+    @property
+    def count(self) -> int:
+        """What was answered lately where that is much, else 0; as of those that wait elsewhere."""
+        many = len(self._at) == _MANY and monotonic() - self._at[0] < _LATELY_S
+        return _MANY if many else 0
 
 
 class Dispatcher:
@@ -93,7 +127,7 @@ class Dispatcher:
         )
         self.prefetch = Prefetch(
             lambda: self.models.serving,
-            (self.threads, self._background, self.loop_answers),
+            lambda: self.threads.count + self._background.count + self.loop_answers.count,
             self.metrics,
             self.state.prices.all,
         )

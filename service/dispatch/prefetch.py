@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 
@@ -18,9 +18,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator import PreparedJob
 from service.answering.answerer import Answerer
-from service.answering.lanes import Lanes
 from service.answering.thread_pool import ThreadPool, note_failure
-from service.dispatch.loop_answers import LoopAnswers
 from service.http.errors import OverloadedError
 from service.metrics.registry import Metrics
 
@@ -50,8 +48,8 @@ class Prefetch:
 
     Parameters
     ----------
-    busy : sequence of ThreadPool, Lanes or LoopAnswers
-        Where questions are answered; work goes on while nothing waits there.
+    busy : callable
+        Returns how many questions wait or are answered; work goes on while none is.
     metrics : Metrics
         Counts the jobs that wait, as the queue ``foresight``.
     """
@@ -59,12 +57,12 @@ class Prefetch:
     def __init__(
         self,
         serving: Callable[[], Answerer],
-        busy: Sequence[ThreadPool | Lanes | LoopAnswers],
+        busy: Callable[[], int],
         metrics: Metrics,
         prices: Callable[[], Iterable[str]],
     ) -> None:
         self._serving = serving
-        self._busy = tuple(busy)
+        self._busy = busy
         self._prices = prices
         self._threads = ThreadPool("foresight", metrics, workers=1, most=MOST_WAITING)
         self._waiting: set[str] = set()
@@ -91,7 +89,7 @@ class Prefetch:
 
         For the thread of the registration, which is the one that is busy then.
         """
-        if sum(threads.count for threads in self._busy) > 1:
+        if self._busy() > 1:
             return
         try:
             for accelerators in _parts(self.accelerators()):
@@ -145,8 +143,7 @@ class Prefetch:
         while quiet < _QUIET_LOOKS:
             if self._is_closed or time.monotonic() > until_s:
                 return False
-            busy = any(threads.count for threads in self._busy)
-            quiet = 0 if busy else quiet + 1
+            quiet = 0 if self._busy() else quiet + 1
             time.sleep(_POLL_S)
         return not self._is_closed
 

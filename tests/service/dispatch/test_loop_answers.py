@@ -11,9 +11,8 @@ from typing import Any, cast
 import pytest
 from held_service import HeldService, held_service
 
-from service.dispatch import loop_answers
-from service.dispatch.dispatcher import Dispatcher
-from service.dispatch.loop_answers import LoopAnswers
+from service.dispatch import dispatcher
+from service.dispatch.dispatcher import Dispatcher, LoopAnswers
 from service.feedback import drift_keeper
 from service.feedback.drift_keeper import DriftKeeper
 
@@ -38,7 +37,7 @@ def service(tmp_path: Path) -> Iterator[HeldService]:
 
 def test_few_answers_and_those_of_a_while_ago_are_not_many(monkeypatch: pytest.MonkeyPatch) -> None:
     now = SimpleNamespace(s=100.0)
-    monkeypatch.setattr(loop_answers, "monotonic", lambda: now.s)
+    monkeypatch.setattr(dispatcher, "monotonic", lambda: now.s)
     answers = LoopAnswers()
     for _ in range(63):
         answers.note()
@@ -70,8 +69,7 @@ def test_no_job_is_worked_out_beforehand_while_the_loop_answers(service: HeldSer
     service.ask("predict", job=JOB, placement="A10")
     service.finish()
     calls = service.model.calls
-    steady = Steady()
-    service.dispatcher.prefetch._busy += (steady,)
+    service.dispatcher.loop_answers = steady = Steady()
     new = {**JOB, "model": "zoo/newer"}
     service.client.post("/v1/jobs", json={"job": new}).raise_for_status()
     time.sleep(0.15)
