@@ -61,7 +61,10 @@ class ObservedJobs:
     def of_type(self, job: Job) -> ObservedJobType:
         """Return a job that is known by its type alone, with what is stored of it and of others."""
         seen, strangers = self._feed.of(job_family(job)), self.strangers()
-        make = partial(self._job_type, job, strangers)
+
+        def make() -> ObservedJobType:
+            return self._estimator.job_type(job, self.counting(job), strangers)
+
         return _renewed(self._types, job_reference(job), seen, strangers, make)
 
     def strangers(self) -> Strangers | None:
@@ -111,9 +114,6 @@ class ObservedJobs:
     def knows(self, job: Job) -> bool:
         """Tell whether what was observed of a job is in memory."""
         return self._feed.known(job_family(job)) is not None
-
-    def _job_type(self, job: Job, strangers: Strangers | None) -> ObservedJobType:
-        return self._estimator.job_type(job, self.counting(job), strangers)
 
     def _weighed(
         self, prepared: PreparedJob, seen: Sequence[Observation], strangers: Strangers | None

@@ -237,7 +237,8 @@ class ObservedJobType:
         # Where nothing is beside it, it is the same on all machines.
         place = machine if beside else ""
         known = self._on.get(place)
-        if known is None or not _same(known[0], beside):
+        # Steps are equal where they are the same object.
+        if known is None or known[0] != beside:
             pieces = [_few(steps) if ran else steps for steps, ran in beside]
             found = calibrate(ObservedSteps.join([self.own, *pieces]), self.prior or fitted_prior())
             known = self._on[place] = (beside, found)
@@ -267,13 +268,6 @@ def _bases(cells: StepCells, observed: StepCells) -> tuple[Basis, ...]:
     return tuple(
         Basis.MEASURED if cell else (Basis.CALIBRATED if machine in machines else Basis.TRANSFERRED)
         for cell, machine in zip(seen, cells.machine.tolist(), strict=True)
-    )
-
-
-def _same(some: _Beside, others: _Beside) -> bool:
-    """Return whether two lists hold the same objects."""
-    return len(some) == len(others) and all(
-        one[0] is other[0] for one, other in zip(some, others, strict=True)
     )
 
 

@@ -19,12 +19,8 @@ class AbandonedError(Exception):
     """Nobody waits any more for what had not begun, or for what stood in others' way."""
 
 
-def _always() -> bool:
-    return True
-
-
 #: Tells whether anybody waits for what is worked on; entered where it is taken in.
-IS_WANTED: ContextVar[Callable[[], bool]] = ContextVar("is_wanted", default=_always)
+IS_WANTED: ContextVar[Callable[[], bool]] = ContextVar("is_wanted", default=lambda: True)
 
 
 def wanted_within(event: Event, timeout_s: float | None = None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -181,15 +181,3 @@ def predicted_cell(core: Core, prepared: PreparedJob, placement: ResolvedPlaceme
     """Return a job on a placement, with what is predicted of it and of the jobs beside it."""
     pairs = [(prepared, accelerator) for accelerator in placement.accelerators]
     return Cells.one(prepared, placement, core.predictions(pairs), neighbours(core, placement))
-
-
-class StepSource(Protocol):
-    """Tells the steps of cells."""
-
-    def steps(self, cells: Cells) -> Steps:
-        """Return the steps of some cells, arrays of shape (jobs, placements)."""
-        ...
-
-    def step(self, cell: Cells) -> CellStep:
-        """Return the step of a single cell, as plain numbers."""
-        ...

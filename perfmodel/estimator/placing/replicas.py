@@ -287,10 +287,6 @@ def interval(
         With the low and the high end of the time on one accelerator.
     half_width : array_like
         What the placement adds, in logarithms; independent of the time on one accelerator.
-
-    Returns
-    -------
-    low, high : ndarray
     """
     rate, wide = np.asarray(rate, dtype=np.float64), np.asarray(half_width, dtype=np.float64)
     above, below = np.asarray(at_low) / rate, np.asarray(at_high) / rate
