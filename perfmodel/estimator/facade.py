@@ -271,12 +271,7 @@ class Estimator:
         observations: Sequence[Observation] = (),
         strangers: Strangers | None = None,
     ) -> Curve:
-        """Return the throughput of a job over the number of accelerators.
-
-        Parameters
-        ----------
-        observations, strangers
-            As for :meth:`estimate` and :meth:`matrix`.
+        """Return the throughput of a job over the number of accelerators; as :meth:`matrix`.
 
         Raises
         ------
@@ -299,14 +294,12 @@ class Estimator:
         observations: Sequence[Observation] = (),
         strangers: Strangers | None = None,
     ) -> Ranking:
-        """Rank placements of a job.
+        """Rank placements of a job; what was observed as for :meth:`matrix`.
 
         Parameters
         ----------
         placements : sequence
             An error in place of a placement is carried into the answer.
-        observations, strangers
-            As for :meth:`estimate` and :meth:`matrix`.
         """
         return rank_placements(self.core, job, placements, question, observations, strangers)
 
@@ -326,8 +319,6 @@ class Estimator:
         ----------
         placement : Placement
             Its plan does not matter.
-        observations, strangers
-            As for :meth:`estimate` and :meth:`matrix`.
         global_batch : int or None
             Samples of a step; None means the job's own batch on every accelerator.
 
@@ -416,13 +407,7 @@ class Estimator:
     def job_type(
         self, job: Job, observations: Sequence[Observation], strangers: Strangers | None = None
     ) -> ObservedJobType:
-        """Return what observed steps say about a job that is known by its type alone.
-
-        Parameters
-        ----------
-        observations, strangers
-            As for :meth:`observed`.
-        """
+        """Return what observed steps say about a job that is known by its type alone."""
         return ObservedJobType.of(self.core, job, observations, strangers)
 
     def answer(

@@ -194,11 +194,12 @@ class Response:
         total = before.communication_s * of.exp(communication)
         exposed, by_exposed = nothing, [nothing] * len(by_compute)
         if self._exposure is not None:
-            hideable_in = step.window_share * compute * of.exp(window)
-            exposed, longer, *others = self._exposed(total, tail, hideable_in)
+            window_s = step.window_share * compute * of.exp(window)
+            exposed, *by_communication, by_window = self._exposed(total, tail, window_s)
             # What computation grows by widens the window as well.
-            wider = others[-1] / compute
-            by_exposed = [*[wider * one for one in by_compute[:5]], longer, *others]
+            wider = by_window / compute
+            by_computation = [wider * one for one in by_compute[: Field.COMMUNICATION]]
+            by_exposed = [*by_computation, *by_communication, by_window]
         parts = type(before)(
             compute_s=compute,
             exposed_communication_s=of.minimum(exposed, total),
@@ -224,19 +225,7 @@ class Response:
     def _exposed(
         self, total: Numbers, later: Numbers, window: Numbers
     ) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-        """Return what of some communication is exposed, and how that grows.
-
-        Parameters
-        ----------
-        later : number or ndarray
-            Residual of the tail.
-        window : number or ndarray
-            What it can hide in, seconds.
-
-        Returns
-        -------
-        exposed, by_communication, by_tail, by_window : number or ndarray
-        """
+        """Return what of communication is exposed; derivatives by itself, its tail, the window."""
         assert self._exposure is not None
         of, (tail, anchor) = self._of, self._exposure
         hidden = (1 - tail) ** of.exp(of.minimum(later, MOST_TAIL))

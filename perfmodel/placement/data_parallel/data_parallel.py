@@ -143,12 +143,9 @@ def data_parallel_parts(
 
 
 class DataParallelCells:
-    """Cells whose collectives are worked out once, to be asked under many constants.
+    """Cells of :func:`data_parallel_parts`, to be asked under many constants.
 
-    Parameters
-    ----------
-    profiles, compute_s, groups, sharing
-        As for :func:`data_parallel_parts`.
+    Their collectives are worked out once.
     """
 
     def __init__(

@@ -193,13 +193,7 @@ class Fabric:
         return known
 
     def slowest_group(self, dimension: Dimension, plan: Plan | None = None) -> CommGroups:
-        """Return the group of a dimension whose links are slowest, as one row.
-
-        Parameters
-        ----------
-        dimension, plan
-            As for :meth:`groups`.
-        """
+        """Return the one of the :meth:`groups` of a dimension whose links are slowest, as a row."""
         groups = self.groups(dimension, plan)
         inside = np.where(groups.largest_share > 1, 1.0 / groups.intra_bytes_per_s, 0.0)
         cost = np.maximum(inside, 1.0 / groups.inter_bytes_per_s)

@@ -25,13 +25,7 @@ from perfmodel.placement.topology.topology import Network
 
 
 class WorldLinks(NamedTuple):
-    """What joins all ranks of a placement, however many hosts it has.
-
-    Parameters
-    ----------
-    intra_bytes_per_s, intra_latency_s, inter_bytes_per_s, inter_latency_s : float
-        As :class:`.groups.CommGroups`.
-    """
+    """What joins all ranks of a placement, however many hosts it has, as :class:`CommGroups`."""
 
     largest_share: float
     intra_class: int

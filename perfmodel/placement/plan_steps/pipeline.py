@@ -144,13 +144,7 @@ def _one_f_one_b(
 
 
 class _Interleaved:
-    """Pipelines of several chunks a stage, in Megatron's order.
-
-    Parameters
-    ----------
-    forward_s, backward_s, send_s
-        As in :func:`pipeline_time_s`.
-    """
+    """Pipelines of several chunks a stage, in Megatron's order; as :func:`pipeline_time_s`."""
 
     def __init__(
         self, forward_s: FloatArray, backward_s: FloatArray, send_s: FloatArray, chunks: int
