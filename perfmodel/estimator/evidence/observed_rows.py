@@ -218,20 +218,22 @@ def step_cells(
     """
     places, groups = len(columns), columns.groups
     said = [(one.samples, one.job.accumulation_steps, *_besides(one, slowdowns)) for one in jobs]
-    of_jobs = np.repeat(np.array(said, dtype=np.float64).T, places, axis=1)
+    samples, micro_batches, host_s, input_s, window_share = np.repeat(
+        np.array(said, dtype=np.float64).T, places, axis=1
+    )
     there = np.array([groups.ranks, columns.hosts, groups.largest_share], dtype=np.float64)
-    of_places = np.tile(there, len(jobs))
+    ranks, hosts, largest_share = np.tile(there, len(jobs))
     return StepCells.of_job(
         parts,
-        batch_size=of_jobs[0],
-        micro_batches=of_jobs[1],
-        ranks=of_places[0],
-        hosts=of_places[1],
-        largest_share=of_places[2],
-        host_s=of_jobs[2],
+        batch_size=samples,
+        micro_batches=micro_batches,
+        ranks=ranks,
+        hosts=hosts,
+        largest_share=largest_share,
+        host_s=host_s,
         # What a placement says of its loaders stands over what is usual.
-        input_s=of_jobs[3] * (parts.input_stall_s == 0),
-        window_share=of_jobs[4],
+        input_s=input_s * (parts.input_stall_s == 0),
+        window_share=window_share,
         job=word,
         machine=[*columns.machine] * len(jobs),
         fabric=[*columns.fabric] * len(jobs),
