@@ -50,6 +50,8 @@ class BoosterSettings:
         every level of a tree take twenty times as long as one alone.
     tolerance : float or None
         Error up to which the loss is quadratic; quadratic everywhere by default.
+    quantile : float or None
+        Quantile that is answered, in (0, 1); the mean by default.
     """
 
     rounds: int = 300
@@ -63,6 +65,7 @@ class BoosterSettings:
     seed: int = 0
     threads: int = 1
     tolerance: float | None = None
+    quantile: float | None = None
 
 
 class Booster:
@@ -90,7 +93,7 @@ class Booster:
         columns: Sequence[str],
         settings: BoosterSettings,
     ) -> Booster:
-        """Grow trees that minimise the weighted squared error.
+        """Grow trees that minimise the weighted loss: the squared error, if nothing else is set.
 
         Parameters
         ----------
@@ -120,6 +123,9 @@ class Booster:
         if settings.tolerance is not None:
             parameters["objective"] = "reg:pseudohubererror"
             parameters["huber_slope"] = settings.tolerance
+        if settings.quantile is not None:
+            parameters["objective"] = "reg:quantileerror"
+            parameters["quantile_alpha"] = settings.quantile
         model = xgboost.train(parameters, data, num_boost_round=settings.rounds)
         step = max(1, len(features) // _GOLDEN_ROWS)
         return cls(model, columns, features[::step][:_GOLDEN_ROWS].copy())

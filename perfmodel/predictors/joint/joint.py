@@ -12,8 +12,9 @@ It answers in four steps, each of which says how sure it is:
 3. A device without records adds the spread of devices; records of it, however few, replace that
    by what they say of it (:mod:`.device_beliefs`) and of their jobs (:mod:`.device_records`). From
    then on trees are heard about it, too, half as much as about those that they learned from.
-4. The interval is the standard deviation of what is left, times a quantile that was measured on
-   held-out families for this group of devices and settings (split conformal).
+4. The interval is the standard deviation of what is left, times how hard a step is to predict
+   (:mod:`.error_scale`), times a quantile that was measured on held-out families for this group of
+   devices and settings (split conformal).
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ from perfmodel.predictors.joint.novelty import Novelty
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.predictors.predictor_checks import SHORTEST_STEP_S
 from perfmodel.predictors.step_models.asked_table import ANSWERED_AT_ONCE
+from perfmodel.predictors.step_models.error_scale import ErrorScale, held_out_factors
 from perfmodel.predictors.step_models.node_net import RowParts
 from perfmodel.types import Basis, Framework, Mode, Precision
 
@@ -79,7 +81,7 @@ _TRUST_IN_ALL = 0.4
 #: Cells of a job after which a training step is answered half by that member.
 _CELLS_TO_TRUST = 8.0
 #: Width of the intervals of a new job, answered by all members together, over that of the single
-#: members on the families they had not seen.
+#: members on the families they had not seen, where widths follow distances.
 _ALL_TOGETHER = 0.87
 _POOLED = (
     "Too few measurements of this mode and compiler on this kind of device to calibrate an "
@@ -115,6 +117,7 @@ class JointPredictor:
         self.known_folds = dict(known_folds or {})
         self.engine = engine or LocalEngine()
         self.report = report
+        self.errors_: ErrorScale | None = None
 
     # -- learning -----------------------------------------------------------------------------
 
@@ -155,10 +158,10 @@ class JointPredictor:
             rows,
             [sample.model for sample in samples],
             np.array([sample.family for sample in samples]),
-            residuals / scale,
             table.sketch_of,
             jobs,
         )
+        self.errors_ = ErrorScale().fit(rows, residuals / scale, weights)
         self.residuals_, self.regimes_ = residuals, regimes(table)
         self.known_ = KnownDevices(
             trained=tuple(sorted(set(table.devices))),
@@ -170,7 +173,7 @@ class JointPredictor:
             abroad=abroad,
             halfway=memory.between(abroad, HEARD_BY_RECORDS),
         )
-        _, factor, _ = self.novelty_.measure(rows)
+        factor = held_out_factors(rows, residuals / scale, weights, task.fold)
         scores = rung_scores(residuals / scale, factor, jobs, memory, abroad)
         self.quantiles_ = GroupQuantiles.fit(scores, groups(table), self.settings.coverage)
         return self
@@ -223,14 +226,16 @@ class JointPredictor:
         rows: npt.NDArray[np.float32],
         members: MemberAnswers,
     ) -> Asked:
-        distance, factor, nearest = self.novelty_.measure(rows)
+        distance, nearest = self.novelty_.measure(rows)
         return Asked(
             steps=steps,
             members=members,
             groups=groups(table),
             shapes=self._shapes(rows),
             distance=distance,
-            factor=factor,
+            factor=self.errors_.factors(rows)
+            if self.errors_
+            else _ALL_TOGETHER * self.novelty_.factors(distance),
             nearest=nearest,
         )
 
@@ -275,13 +280,13 @@ class JointPredictor:
         raw, group = asked.members, asked.groups[i]
         factor, distance = float(asked.factor[i]), float(asked.distance[i])
         log_time, recalled = self._with_memory(step, asked, i)
-        variance = recalled.variance if recalled.cells else recalled.variance * factor**2
+        # Without trees of errors, the answer for a new job alone is wider for its distance.
+        factor = 1.0 if recalled.cells and self.errors_ is None else factor
         device, known = step.accelerator.name, self.known_
         heard = known.hears_trees(device)
         rung = Rung.of(recalled.cells, recalled.on_device, known_device=heard)
         quantile, pooled = self.quantiles_.at(rung, group)
-        half = quantile * float(np.sqrt(variance)) * float(raw.scale[i])
-        half *= 1.0 if recalled.cells else _ALL_TOGETHER
+        half = quantile * factor * float(np.sqrt(recalled.variance)) * float(raw.scale[i])
         shift, spread = known.beliefs.shift(group, raw.shares[i], full=_is_full(step))
         spread += 0.0 if recalled.on_device else known.job_variance(device)
         doubts = known.doubts(step)

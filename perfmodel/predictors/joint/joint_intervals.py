@@ -142,7 +142,7 @@ def rung_scores(
     residuals : ndarray, shape (steps,)
         Of members that had not seen the family, over what is usually left.
     factor : ndarray, shape (steps,)
-        How much wider an answer is for the distance of its graph to what is known.
+        How much wider each answer is than is usual, by what has not seen its family.
     jobs : sequence of str
         Key of each step's job, in the order that the memories were filled in.
     memory, abroad : JobMemory
@@ -169,5 +169,5 @@ def rung_scores(
             recalled = of_rung.left_out(job, position, device=other_devices)
             if recalled.cells:
                 left = abs(of_rung.cells_[job][1][position] - recalled.mean)
-                scores[rung][i] = left / np.sqrt(recalled.variance)
+                scores[rung][i] = left / (np.sqrt(recalled.variance) * factor[i])
     return scores

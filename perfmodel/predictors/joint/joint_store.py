@@ -6,6 +6,7 @@
     arrays.safetensors         cells and residuals of the memory, shapes of the graphs
     member-<k>.net.*           weights and settings of a node network
     member-<k>.boost.*         trees with golden rows
+    errors.*                   likewise, of how far off steps are; not in files from before
 """
 
 from __future__ import annotations
@@ -32,12 +33,14 @@ from perfmodel.predictors.joint.known_devices import HEARD_BY_RECORDS, KnownDevi
 from perfmodel.predictors.joint.novelty import Novelty
 from perfmodel.predictors.network_weights import UNREADABLE, load_arrays, save_arrays
 from perfmodel.predictors.predictor_checks import read_json
+from perfmodel.predictors.step_models.error_scale import ErrorScale
 from perfmodel.predictors.step_models.mode_nets import ModeNets
 from perfmodel.predictors.step_models.whole_boost import WholeBoost
 from perfmodel.types import Framework
 
 FACTS = "joint.json"
 ARRAYS = "arrays.safetensors"
+ERRORS = "errors"
 
 
 def save_joint(predictor: JointPredictor, folder: Path) -> None:
@@ -46,6 +49,8 @@ def save_joint(predictor: JointPredictor, folder: Path) -> None:
     for k, member in enumerate(predictor.members_):
         member.net.save(folder, f"member-{k}.net")
         member.boost.save(folder, f"member-{k}.boost")
+    if predictor.errors_:
+        predictor.errors_.save(folder, ERRORS)
     known, memory, novelty = predictor.known_, predictor.known_.memory, predictor.novelty_
     jobs = sorted(memory.cells_)
     arrays = {
@@ -77,6 +82,7 @@ def facts_bytes(predictor: JointPredictor) -> bytes:
         "mix": [[list(regime), weight] for regime, weight in sorted(predictor.mix_.items())],
         "spreads": [[list(regime), s] for regime, s in sorted(predictor.spread_.items())],
         "quantiles": predictor.quantiles_.to_list(),
+        "errors": predictor.errors_ is not None,
         "devices": list(known.trained),
         "makers": list(known.makers),
         "frameworks": [framework.value for framework in known.frameworks],
@@ -138,6 +144,8 @@ def load_joint(folder: Path) -> JointPredictor:
             )
             for k in range(int(facts["members"]))
         ]
+        if facts.get("errors"):
+            predictor.errors_ = ErrorScale.load(folder, ERRORS)
         predictor.mix_ = {tuple(regime): float(weight) for regime, weight in facts["mix"]}
         predictor.spread_ = {tuple(regime): float(s) for regime, s in facts["spreads"]}
         predictor.quantiles_ = GroupQuantiles.from_list(facts["quantiles"])

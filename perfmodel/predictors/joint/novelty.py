@@ -12,8 +12,7 @@ import numpy.typing as npt
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.whole_step import SHAPE_COLUMNS
 
-#: Distances are kept apart in so many groups, and beyond this share of them a step is new.
-_GROUPS = 5
+#: Beyond this share of the distances a step is new.
 _OUTSIDE = 0.975
 #: Graphs of one model that may stand before the next model.
 _GRAPHS_OF_A_MODEL = 16
@@ -23,7 +22,7 @@ _AT_ONCE, _ROUNDING = 256, 1e-5
 
 
 class Novelty:
-    """Distance to the nearest graph of another family, and what it does to errors.
+    """Distance to the nearest graph of another family.
 
     Attributes
     ----------
@@ -34,7 +33,8 @@ class Novelty:
     jobs_ : tuple of str
         Job of each, as :class:`.job_memory.JobMemory` knows it; empty where it is not known.
     edges_, factors_ : ndarray
-        Limits of groups of distances, and the error in each group over the error overall.
+        Limits of groups of distances, and the error in each group over the error overall, in files
+        from before :mod:`~perfmodel.predictors.step_models.error_scale`; 1 since.
     outside_ : float
         Distance beyond which a step is out of distribution.
     """
@@ -44,11 +44,10 @@ class Novelty:
         rows: npt.NDArray[np.float32],
         labels: Sequence[str],
         families: npt.NDArray[np.str_],
-        residuals: FloatArray,
         graphs: npt.NDArray[np.int64],
         jobs: Sequence[str] = (),
     ) -> Novelty:
-        """Learn from whole-step columns and residuals on families that were held out.
+        """Learn from the whole-step columns of steps of several families.
 
         Parameters
         ----------
@@ -63,16 +62,7 @@ class Novelty:
         self.labels_ = tuple(labels[i] for i in first)
         self.jobs_ = tuple(jobs[i] for i in first) if jobs else ()
         distance = self._to_other_families(families[first])[of_step]
-        self.edges_ = np.quantile(distance, np.linspace(0, 1, _GROUPS + 1)[1:-1])
-        group = np.searchsorted(self.edges_, distance)
-        overall = float(np.median(np.abs(residuals)))
-        factors = [
-            float(np.median(np.abs(residuals[group == g]))) / max(overall, 1e-6)
-            if np.any(group == g)
-            else 1.0
-            for g in range(_GROUPS)
-        ]
-        self.factors_ = np.maximum.accumulate(np.clip(factors, 0.5, 3.0))
+        self.edges_, self.factors_ = np.zeros(0), np.ones(1)
         self.outside_ = float(np.quantile(distance, _OUTSIDE))
         self._graphs = _Points.of(self.points_)
         return self
@@ -96,11 +86,14 @@ class Novelty:
         """
         return np.asarray((rows[:, SHAPE_COLUMNS] - self.mean_) / self.scale_)
 
-    def measure(self, rows: npt.NDArray[np.float32]) -> tuple[FloatArray, FloatArray, list[str]]:
-        """Return the distance of each step, its error factor and its nearest model."""
+    def measure(self, rows: npt.NDArray[np.float32]) -> tuple[FloatArray, list[str]]:
+        """Return the distance of each step, and its nearest model."""
         distance, nearest = self._graphs.nearest(self.shapes(rows).astype(np.float32))
-        factors = self.factors_[np.searchsorted(self.edges_, distance)]
-        return distance, factors, [self.labels_[i] for i in nearest.tolist()]
+        return distance, [self.labels_[i] for i in nearest.tolist()]
+
+    def factors(self, distance: FloatArray) -> FloatArray:
+        """Return how much wider an answer is for its distance."""
+        return self.factors_[np.searchsorted(self.edges_, distance)]
 
     def neighbours(self, row: npt.NDArray[np.float32], most: int) -> list[tuple[int, float]]:
         """Return the nearest graphs by position and how far they are, one of each model."""

@@ -15,6 +15,7 @@ from perfmodel.importers.registry import read_format
 from perfmodel.predictors.folds import Progress
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.training.samples.corpus import build_corpus
+from perfmodel.training.samples.emulated_precision import EMULATED, without_emulated
 from perfmodel.training.samples.measured_kernels import operator_steps
 from perfmodel.training.samples.profile_corpus import profile_corpus, told_apart
 
@@ -96,7 +97,9 @@ def load_data(
     steps = [step for one in imported.values() for step in one.steps]
     corpus = build_corpus(steps, cache=cache, engine=engine, progress=progress)
     dropped = Counter(corpus.dropped)
-    samples = list(corpus.samples)
+    samples = without_emulated(corpus.samples)
+    if left_out := len(corpus.samples) - len(samples):
+        dropped[EMULATED] += left_out
     own_operators: list[StepSample] = []
     if profiles is not None and ProfileStore(profiles).devices():
         own = profile_corpus(ProfileStore(profiles), cache=cache)
