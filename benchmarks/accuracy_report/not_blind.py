@@ -9,9 +9,15 @@ NOT_BLIND: tuple[str, ...] = (
     "How far a training step trusts the member that learned from cells of its job "
     "(`_CELLS_TO_TRUST` in `perfmodel/predictors/joint/joint.py`): after a look at five of the "
     "Lambda devices.",
-    "The width of intervals of new jobs (`_ALL_TOGETHER`) and of jobs on devices without "
-    "training records (`_JOB_ON_NEW_DEVICE_VARIANCE`): after a look at the coverage of the "
-    "timm lines; one number each, for all groups.",
+    "The width of intervals of jobs on devices without training records "
+    "(`_JOB_ON_NEW_DEVICE_VARIANCE`): after a look at the coverage of the timm lines; one number "
+    "for all groups.",
+    "How many trees say how hard a step is to predict, and that intervals of new jobs are not "
+    "narrowed besides (`perfmodel/predictors/step_models/error_scale.py`): after a look at the "
+    "two folds of `unseen-family`.",
+    "That half precision of the RX 5700 is not learned from "
+    "(`perfmodel/training/samples/emulated_precision.py`): after a look at the GTX 1080 Ti, left "
+    "out.",
     "That training steps have a network of their own, and how long it learns "
     "(`perfmodel/predictors/step_models/mode_nets.py`): after a look at held-out devices of "
     "Lambda and at held-out families of timm training; its weight is chosen inside each fold.",
