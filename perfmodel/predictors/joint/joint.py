@@ -280,8 +280,13 @@ class JointPredictor:
         raw, group = asked.members, asked.groups[i]
         factor, distance = float(asked.factor[i]), float(asked.distance[i])
         log_time, recalled = self._with_memory(step, asked, i)
-        # Without trees of errors, the answer for a new job alone is wider for its distance.
-        factor = 1.0 if recalled.cells and self.errors_ is None else factor
+        outside = distance > self.novelty_.outside_ and not recalled.cells
+        if self.errors_ is None:
+            # The answer for a new job alone is wider for its distance.
+            factor = 1.0 if recalled.cells else factor
+        elif outside:
+            # What trees have never seen the like of is not easy because they say so.
+            factor = max(factor, 1.0)
         device, known = step.accelerator.name, self.known_
         heard = known.hears_trees(device)
         rung = Rung.of(recalled.cells, recalled.on_device, known_device=heard)
@@ -294,7 +299,6 @@ class JointPredictor:
             spread += doubt
         half = float(np.hypot(half, DEVIATIONS * np.sqrt(spread)))
         time_s = max(float(np.exp(log_time + shift)), float(raw.least_s[i]))
-        outside = distance > self.novelty_.outside_ and not recalled.cells
         return Prediction(
             time_s=time_s,
             low_s=time_s * float(np.exp(-half)),

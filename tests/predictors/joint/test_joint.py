@@ -23,6 +23,7 @@ from perfmodel.features.steps.whole_step import whole_rows
 from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.predictors.joint.joint_members import ALL
 from perfmodel.predictors.prediction import Prediction
+from perfmodel.predictors.step_models.error_scale import ErrorScale
 from perfmodel.types import Basis, Compiler, Framework, Role
 
 SAMPLES = world.samples()
@@ -183,7 +184,30 @@ def test_a_strange_network_lies_outside(joint: JointPredictor) -> None:
     deep = made_up.convnet(4, 64, 40, 7, training=False, size=56)
     far, near = joint.predict([world.step(step_sketch(deep), "Gpu-S"), _new("Gpu-S")])
     assert far.out_of_distribution and far.basis is Basis.EXTRAPOLATED
-    assert _width(far) >= _width(near)
+    assert not near.out_of_distribution
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_trees_make_answers_wider_and_narrower_but_what_lies_outside_wider_alone(
+    joint: JointPredictor, factor: float
+) -> None:
+    class Constant(ErrorScale):
+        def __init__(self, factor: float) -> None:
+            self.factor = factor
+
+        def factors(self, rows: np.ndarray) -> np.ndarray:
+            return np.full(len(rows), self.factor)
+
+    def widths(factor: float) -> list[float]:
+        other = copy.copy(joint)
+        other.errors_ = Constant(factor)
+        deep = made_up.convnet(4, 64, 40, 7, training=False, size=56)
+        asked = [world.step(step_sketch(deep), "Gpu-S"), _new("Gpu-S"), SAMPLES[0].step]
+        return [_width(one) for one in other.predict(asked)]
+
+    (far, *near), (usual, *others) = widths(factor), widths(1.0)
+    assert far == usual if factor < 1 else far > usual
+    assert all((one > other) == (factor > 1) for one, other in zip(near, others, strict=True))
 
 
 def test_settings_that_few_samples_have_are_said_to_be_pooled(joint: JointPredictor) -> None:
