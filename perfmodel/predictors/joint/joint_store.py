@@ -23,6 +23,8 @@ import numpy.typing as npt
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.steps.step_table import StepLaws
+from perfmodel.features.steps.whole_step import WHOLE_COLUMNS
+from perfmodel.predictors.boosting import Booster
 from perfmodel.predictors.joint.device_beliefs import SETS, DeviceBeliefs, DeviceEffect
 from perfmodel.predictors.joint.device_records import DeviceRecords
 from perfmodel.predictors.joint.job_memory import JobMemory
@@ -50,7 +52,7 @@ def save_joint(predictor: JointPredictor, folder: Path) -> None:
         member.net.save(folder, f"member-{k}.net")
         member.boost.save(folder, f"member-{k}.boost")
     if predictor.errors_:
-        predictor.errors_.save(folder, ERRORS)
+        predictor.errors_.booster_.save(folder, ERRORS)
     known, memory, novelty = predictor.known_, predictor.known_.memory, predictor.novelty_
     jobs = sorted(memory.cells_)
     arrays = {
@@ -145,7 +147,7 @@ def load_joint(folder: Path) -> JointPredictor:
             for k in range(int(facts["members"]))
         ]
         if facts.get("errors"):
-            predictor.errors_ = ErrorScale.load(folder, ERRORS)
+            predictor.errors_ = ErrorScale(Booster.load(folder, ERRORS, WHOLE_COLUMNS))
         predictor.mix_ = {tuple(regime): float(weight) for regime, weight in facts["mix"]}
         predictor.spread_ = {tuple(regime): float(s) for regime, s in facts["spreads"]}
         predictor.quantiles_ = GroupQuantiles.from_list(facts["quantiles"])

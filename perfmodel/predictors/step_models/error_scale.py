@@ -13,7 +13,6 @@ coverage does not rest on these trees; widths do.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -42,7 +41,17 @@ _LIMITS = (0.2, 5.0)
 
 
 class ErrorScale:
-    """Learns how much wider the interval of a step is than that of its regime."""
+    """Learns how much wider the interval of a step is than that of its regime.
+
+    Parameters
+    ----------
+    booster : Booster or None
+        What was learned before; None where it is still to be fitted.
+    """
+
+    def __init__(self, booster: Booster | None = None) -> None:
+        if booster is not None:
+            self.booster_ = booster
 
     def fit(
         self, rows: npt.NDArray[np.float32], residuals: FloatArray, weights: FloatArray
@@ -63,23 +72,6 @@ class ErrorScale:
     def factors(self, rows: npt.NDArray[np.float32]) -> FloatArray:
         """Return how much wider an answer is than is usual, shape (steps,)."""
         return np.asarray(np.exp(self.booster_.predict(rows)).clip(*_LIMITS))
-
-    def save(self, folder: Path, stem: str) -> None:
-        """Write the trees as JSON, with golden rows."""
-        self.booster_.save(folder, stem)
-
-    @classmethod
-    def load(cls, folder: Path, stem: str) -> Self:
-        """Read back what :meth:`save` wrote.
-
-        Raises
-        ------
-        DamagedArtifactError
-            A file that cannot be read, other columns, or other answers.
-        """
-        scale = cls()
-        scale.booster_ = Booster.load(folder, stem, WHOLE_COLUMNS)
-        return scale
 
 
 def held_out_factors(

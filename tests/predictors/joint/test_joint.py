@@ -210,6 +210,20 @@ def test_trees_make_answers_wider_and_narrower_but_what_lies_outside_wider_alone
     assert all((one > other) == (factor > 1) for one, other in zip(near, others, strict=True))
 
 
+def test_versions_without_trees_of_errors_widen_new_jobs_alone_for_their_distance(
+    joint: JointPredictor,
+) -> None:
+    def widths(factor: float) -> list[float]:
+        older = copy.copy(joint)
+        older.errors_, older.novelty_ = None, copy.copy(joint.novelty_)
+        older.novelty_.edges_, older.novelty_.factors_ = np.zeros(0), np.array([factor])
+        return [_width(one) for one in older.predict([_new("Gpu-S"), SAMPLES[0].step])]
+
+    (new, known), (wider, as_before) = widths(1.0), widths(2.0)
+    assert wider > new
+    assert as_before == known
+
+
 def test_settings_that_few_samples_have_are_said_to_be_pooled(joint: JointPredictor) -> None:
     (answer,) = joint.predict([replace(_new("Gpu-S"), compiler=Compiler.INDUCTOR)])
     assert any("calibrate" in warning for warning in answer.warnings)

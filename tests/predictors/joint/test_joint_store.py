@@ -19,6 +19,7 @@ from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.steps.slow_paths import SLOW_PATHS
 from perfmodel.features.steps.step import Step
 from perfmodel.features.steps.step_table import StepLaws, step_table
+from perfmodel.features.steps.whole_step import WHOLE_COLUMNS
 from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.predictors.joint.joint_store import ARRAYS, FACTS, load_joint, save_joint
 from perfmodel.types import Framework
@@ -59,6 +60,22 @@ def test_loaded_answers_are_equal(joint: JointPredictor, folder: Path) -> None:
     _same(joint, loaded)
     assert loaded.known_.trained == joint.known_.trained and loaded.settings == joint.settings
     assert loaded.noise_ == pytest.approx(joint.noise_)
+
+
+def test_trees_of_errors_are_kept_refused_when_damaged_and_not_asked_for_by_older_files(
+    joint: JointPredictor, copied: Path
+) -> None:
+    rows = np.zeros((1, len(WHOLE_COLUMNS)), dtype=np.float32)
+    kept, made = load_joint(copied).errors_, joint.errors_
+    assert kept and made
+    assert kept.factors(rows) == pytest.approx(made.factors(rows), rel=1e-6)
+    (copied / "errors.json").write_text("{")
+    with pytest.raises(DamagedArtifactError):
+        load_joint(copied)
+    facts = json.loads((copied / "joint.json").read_text())
+    del facts["errors"]
+    (copied / "joint.json").write_text(json.dumps(facts))
+    assert load_joint(copied).errors_ is None
 
 
 def test_an_adapted_predictor_keeps_its_records(joint: JointPredictor, tmp_path: Path) -> None:

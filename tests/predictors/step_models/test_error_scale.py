@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.steps.whole_step import WHOLE_COLUMNS
 from perfmodel.predictors.step_models.error_scale import ErrorScale, held_out_factors
 
@@ -52,11 +49,3 @@ def test_a_fold_is_answered_by_what_has_not_seen_it() -> None:
 def test_steps_that_were_never_off_do_not_end_in_zero_or_infinity() -> None:
     factors = ErrorScale().fit(ROWS, np.zeros(_STEPS), np.ones(_STEPS)).factors(ROWS)
     assert np.all(factors >= 0.2) and np.all(factors <= 5.0)
-
-
-def test_it_is_kept_and_read_back(tmp_path: Path) -> None:
-    SCALE.save(tmp_path, "errors")
-    assert np.array_equal(ErrorScale.load(tmp_path, "errors").factors(ROWS), SCALE.factors(ROWS))
-    (tmp_path / "errors.json").write_text("{")
-    with pytest.raises(DamagedArtifactError):
-        ErrorScale.load(tmp_path, "errors")
