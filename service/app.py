@@ -25,10 +25,10 @@ from service.feedback.drift_keeper import DriftKeeper
 from service.feedback.drift_report import DriftReport
 from service.graphs.corrections import GraphCorrections
 from service.http import errors
+from service.http.bodies import RequestBodies
 from service.http.draining import Draining
 from service.http.health_server import HealthServer
 from service.http.redaction import without_places
-from service.http.request_bodies import RequestBodies
 from service.metrics.registry import Metrics
 from service.metrics.request_monitor import RequestMonitor
 from service.observations.accuracy import AccuracyReport

@@ -103,6 +103,42 @@ class Catalog:
         known = self._known(name)
         return self._refuse(name) if known is None else self._devices[known]
 
+    def with_profile(self, name: str) -> tuple[AcceleratorSpec, str]:
+        """Return the accelerator of a name that may end in a MIG profile, and that profile.
+
+        Parameters
+        ----------
+        name : str
+            ``"A100-SXM4-40GB"``, ``"A100-SXM4-40GB/1g.5gb"``, or a product label such as
+            ``"NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"``.
+
+        Returns
+        -------
+        tuple of (AcceleratorSpec, str)
+            The whole, and the profile of the slice that is meant; empty where it is the whole.
+
+        Raises
+        ------
+        UnknownAcceleratorError
+            No such accelerator, or a MIG slice without its profile or its card.
+
+        Examples
+        --------
+        >>> whole, profile = Catalog.default().with_profile("A100-SXM4-40GB/1g.5gb")
+        >>> whole.name, profile
+        ('A100-SXM4-40GB', '1g.5gb')
+        """
+        sliced = mig_profile(name)
+        if sliced is None:
+            return self.get(name), ""
+        whole, profile = sliced
+        if not profile or not whole.strip("-_/: "):
+            raise UnknownAcceleratorError(
+                name,
+                hint="A MIG slice needs its card and its profile, as in 'A100-SXM4-40GB/1g.5gb'.",
+            )
+        return self.get(whole), profile
+
     def canonical_name(self, name: str) -> str:
         """Return the canonical name; as :meth:`get`, but never measures the local machine."""
         if name not in self._devices and self._local is not None and self._means_local(name):

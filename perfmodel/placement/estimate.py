@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -197,7 +196,7 @@ class Estimate:
     out_of_distribution: bool
     model_version: str
     nearest: tuple[str, ...] = ()
-    unpriced_operators: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    unpriced_operators: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     neighbours: tuple[NeighbourEstimate, ...] = ()
     script_efficiency: float | None = None

@@ -17,7 +17,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.access.audit import AuditLog, AuditTable
-from service.access.browser import body_of_any_page, foreign_host, said_twice, sent_from_elsewhere
+from service.access.browser import body_of_any_page, foreign_host, sent_from_elsewhere
 from service.access.callers import GUEST
 from service.access.keys import ApiKey, KeyStore, digest_of, token_of
 from service.access.scopes import Rule, Unscoped, rule_of
@@ -201,8 +201,8 @@ class Policy:
                 f"{address}. Make a key with `perfmodel keys create`, or start it with --insecure."
             )
         writes = request["method"] not in _SAFE
-        headers = dict(request["headers"])
-        foreign = said_twice(request["headers"]) or foreign_host(headers, address, self.hosts)
+        foreign = foreign_host(request["headers"], address, self.hosts)
+        headers = dict(request["headers"]) if writes else {}
         if foreign is None and writes:
             foreign = sent_from_elsewhere(headers, self.hosts, strictly=True)
         if foreign:

@@ -8,7 +8,7 @@ the answers of another origin, unless its own name is made to stand for the addr
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from urllib.parse import urlsplit
 
@@ -21,37 +21,36 @@ _SIMPLE = (b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form
 #: What pages ask for themselves, and what the reader typed.
 _OWN = (b"same-origin", b"none")
 
-#: What says where a request goes to and where it is from.
+#: What says where a request goes to and where it is from; no browser sends one of them twice.
 _ONCE = frozenset({b"host", b"origin", b"sec-fetch-site"})
 
 _ELSEWHERE = "A page of another site may not send this."
 
 
-def said_twice(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """Return why headers that say where a request is from cannot be relied on, or None.
-
-    No browser sends one of them twice; who reads the first and who the last would not agree.
-    """
-    told = [name for name, _ in headers if name in _ONCE]
-    if len(told) == len(set(told)):
-        return None
-    return "A request has one host and comes from one place; these headers name several."
-
-
-def foreign_host(headers: Headers, own: str, hosts: Collection[str]) -> str | None:
+def foreign_host(
+    sent: Sequence[tuple[bytes, bytes]], own: str, hosts: Collection[str]
+) -> str | None:
     """Return why the host that a request names is none of this server, or None.
 
     Names and addresses of the loopback are, the address that it came in on, and what was
-    configured. A page whose name was made to stand for this server names itself.
+    configured. A page whose name was made to stand for this server names itself. What says where a
+    request goes to and where it is from is sent once: who reads the first and who the last of two
+    would not agree.
 
     Parameters
     ----------
+    sent : sequence of pairs
+        All headers, as they were sent.
     own : str
         The address that the request came in on; no header can claim it.
     hosts : collection of str
         Configured names, without a port, in lower case; ``*`` is any name.
     """
-    header = headers.get(b"host")
+    told = [pair for pair in sent if pair[0] in _ONCE]
+    once = dict(told)
+    if len(once) < len(told):
+        return "A request has one host and comes from one place; these headers name several."
+    header = once.get(b"host")
     if header is None or "*" in hosts:
         return None  # no browser leaves it out
     stated = header.decode("latin-1")

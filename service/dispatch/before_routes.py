@@ -1,4 +1,4 @@
-"""Answer plain predictions, and refuse what there is no room for, before a route is found.
+"""Answer predictions, and refuse what there is no room for, before a route is found.
 
 Most questions of a scheduler are about graphs that are known, and their answers are worked out in
 less time than a route takes to be found, to resolve what it depends on and to build a response.
@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from perfmodel.errors import PerfModelError
 from service.answering.questions import DEADLINE_HEADER
 from service.dispatch.dispatcher import Dispatcher
-from service.http.bodies import body_of, json_bytes
+from service.http.bodies import body_of, header_of, json_bytes
 from service.http.errors import answer_to_nobody, problem_of, problem_response
 
 PATH = "/v1/predict"
@@ -62,7 +62,9 @@ class BeforeRoutes:
             if refusal is not None and _may_be_refused(scope):
                 await self._refuse(refusal, scope, receive, send)
                 return
-        if not is_post or scope["path"] != PATH or not _is_plain(scope):
+        # What says that it is no JSON is refused by its route, and what states no length counted.
+        is_asked = is_post and scope["path"] == PATH and header_of(scope, b"content-length")
+        if not is_asked or header_of(scope, b"content-type") not in (None, _JSON):
             await self._app(scope, receive, send)
             return
         body = await body_of(receive)
@@ -70,7 +72,7 @@ class BeforeRoutes:
             return
         scope["route"] = _PREDICT
         try:
-            answer = await self._dispatcher.predict(body)
+            answer = await self._dispatcher.predict(body, header_of(scope, DEADLINE_HEADER))
         except PerfModelError as error:
             await problem_response(problem_of(error))(scope, receive, send)
         except ClientDisconnect:
@@ -96,16 +98,6 @@ class BeforeRoutes:
         if told is None:
             told = self._told[refusal.message] = problem_response(problem_of(refusal))
         await told(scope, receive, send)
-
-
-def _is_plain(scope: Scope) -> bool:
-    """Tell whether a request asks for nothing but the answer to a JSON body of stated length."""
-    stated = False
-    for name, value in scope["headers"]:
-        if name == DEADLINE_HEADER or (name == b"content-type" and value != _JSON):
-            return False
-        stated = stated or name == b"content-length"
-    return stated
 
 
 def _may_be_refused(scope: Scope) -> bool:

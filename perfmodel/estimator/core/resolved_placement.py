@@ -12,9 +12,9 @@ from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.sharing.mig import (
     AcceleratorPart,
     core_part,
+    mig_part,
     part_accelerator,
     share_part,
-    split_name,
 )
 from perfmodel.placement.topology.topology import BatchSplit, Node, Placement
 from perfmodel.types import Basis
@@ -153,7 +153,8 @@ def resolve_placement(
     nodes = []
     for position, node in enumerate(placement.nodes):
         try:
-            whole, part = split_name(node.accelerator, catalog)
+            whole, profile = catalog.with_profile(node.accelerator)
+            part = mig_part(whole, profile) if profile else None
         except InvalidInputError as error:
             error.pointer = f"{pointer}/nodes/{position}/accelerator"
             raise

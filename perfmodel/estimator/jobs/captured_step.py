@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
 from typing import Protocol
 
 from perfmodel.estimator.jobs.repeated_batches import RepeatedBatches
@@ -96,7 +95,7 @@ class CapturedStep:
             return self.facts.unpriced
         from perfmodel.graph.cost import cost_table
 
-        return MappingProxyType(dict(sorted(cost_table(self.graph).unpriced.items())))
+        return dict(cost_table(self.graph).unpriced)
 
 
 class GraphSource(Protocol):

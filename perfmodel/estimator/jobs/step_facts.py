@@ -53,7 +53,7 @@ class StepFacts:
             work=node_work(graph),
             profile=step_profile(graph, samples=1),
             memory=memory_profile(graph),
-            unpriced=MappingProxyType(dict(sorted(cost_table(graph).unpriced.items()))),
+            unpriced=dict(cost_table(graph).unpriced),
         )
 
     def graph(self, read: Callable[[], Graph]) -> Graph:
@@ -72,7 +72,7 @@ class StepFacts:
             There is no way to write them.
         """
         arrays: dict[str, Any] = {}
-        values: dict[str, Any] = {"unpriced": dict(self.unpriced)}
+        values: dict[str, Any] = {"unpriced": self.unpriced}
         for name in _PARTS:
             part = getattr(self, name)
             for field in fields(part):
@@ -99,7 +99,7 @@ class StepFacts:
                 )
                 for name, kind in _PARTS.items()
             }
-            return cls(**parts, unpriced=MappingProxyType(values["unpriced"]))
+            return cls(**parts, unpriced=values["unpriced"])
         except (KeyError, TypeError) as error:
             raise ValueError(f"these are no facts of a graph: {error}") from error
 

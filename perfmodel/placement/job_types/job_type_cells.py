@@ -18,7 +18,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
 from perfmodel.features.arrays import Columns, FloatArray, StrArray
 from perfmodel.graph.job import named_job, split_label
-from perfmodel.placement.sharing.mig import part_accelerator, split_name
+from perfmodel.placement.sharing.mig import mig_part, part_accelerator
 from perfmodel.placement.topology.topology import Placement, Plan
 from perfmodel.types import Mode
 
@@ -198,8 +198,8 @@ def has_accelerators(catalog: Catalog, placement: Placement) -> bool:
 
 def _held(name: str, catalog: Catalog) -> AcceleratorSpec:
     """Return an accelerator by its name, or the slice of one that is named."""
-    whole, part = split_name(name, catalog)
-    return whole if part is None else part_accelerator(whole, part)
+    whole, profile = catalog.with_profile(name)
+    return part_accelerator(whole, mig_part(whole, profile)) if profile else whole
 
 
 def _wire(placement: Placement) -> tuple[str, float]:

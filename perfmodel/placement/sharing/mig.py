@@ -33,10 +33,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from perfmodel.devices.aliases import mig_profile
-from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.errors import InvalidPlacementError, UnknownAcceleratorError
+from perfmodel.errors import InvalidPlacementError
 from perfmodel.features.arrays import FloatArray
 
 _PROFILE = re.compile(r"(?:(?P<part>\d+)c\.)?(?P<slices>\d+)g\.(?P<memory>\d+)gb")
@@ -132,6 +130,7 @@ def mig_part(spec: AcceleratorSpec, profile: str) -> AcceleratorPart:
 
     Examples
     --------
+    >>> from perfmodel.devices.catalog import Catalog
     >>> part = mig_part(Catalog.default().get("A100-SXM4-40GB"), "3g.20gb")
     >>> round(part.sm_share * 108), part.memory_share, part.bandwidth_share
     (42, 0.5, 0.5)
@@ -204,6 +203,7 @@ def core_part(spec: AcceleratorSpec, cores: float) -> AcceleratorPart | None:
 
     Examples
     --------
+    >>> from perfmodel.devices.catalog import Catalog
     >>> part = core_part(Catalog.default().get("EPYC-9654"), 24)
     >>> part.sm_share, part.bandwidth_share, part.memory_share
     (0.25, 0.5, 1.0)
@@ -242,46 +242,6 @@ def part_accelerator(spec: AcceleratorSpec, part: AcceleratorPart) -> Accelerato
         link=None if part.isolated else spec.link,
         link_bandwidth_bytes_per_s=None if part.isolated else spec.link_bandwidth_bytes_per_s,
     )
-
-
-def split_name(name: str, catalog: Catalog) -> tuple[AcceleratorSpec, AcceleratorPart | None]:
-    """Read an accelerator's name that may end in a MIG profile.
-
-    Parameters
-    ----------
-    name : str
-        ``"A100-SXM4-40GB"``, ``"A100-SXM4-40GB/1g.5gb"``, or a product label such as
-        ``"NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"``.
-
-    Returns
-    -------
-    tuple of (AcceleratorSpec, AcceleratorPart or None)
-        The whole, and the part of it that is meant.
-
-    Raises
-    ------
-    UnknownAcceleratorError
-        No such accelerator, or a MIG slice without its profile or its card.
-    InvalidPlacementError
-        No such profile.
-
-    Examples
-    --------
-    >>> whole, part = split_name("A100-SXM4-40GB/1g.5gb", Catalog.default())
-    >>> whole.name, part.name, part.memory_share
-    ('A100-SXM4-40GB', '1g.5gb', 0.125)
-    """
-    found = mig_profile(name)
-    if found is None:
-        return catalog.get(name), None
-    whole, profile = found
-    if not profile or not whole.strip("-_/: "):
-        raise UnknownAcceleratorError(
-            name,
-            hint="A MIG slice needs its card and its profile, as in 'A100-SXM4-40GB/1g.5gb'.",
-        )
-    spec = catalog.get(whole)
-    return spec, mig_part(spec, profile)
 
 
 def part_slowdown(

@@ -11,7 +11,7 @@ from perfmodel.devices.aliases import mig_profile
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import PerfModelError
 from perfmodel.lru import LruCache
-from perfmodel.placement.sharing.mig import split_name
+from perfmodel.placement.sharing.mig import mig_part
 from service.adapters.kubernetes.fields import part
 from service.adapters.kubernetes.pods import Request
 
@@ -134,7 +134,7 @@ class DeviceTable:
 
     def _known(self, name: str) -> str | None:
         try:
-            whole, held = split_name(name, self._catalog)
+            whole, profile = self._catalog.with_profile(name)
+            return f"{whole.name}/{mig_part(whole, profile).name}" if profile else whole.name
         except PerfModelError:
             return None
-        return whole.name if held is None else f"{whole.name}/{held.name}"

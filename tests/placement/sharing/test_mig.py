@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.errors import InvalidPlacementError, UnknownAcceleratorError
+from perfmodel.errors import InvalidPlacementError
 from perfmodel.placement.sharing.mig import (
     core_part,
     mig_part,
     part_accelerator,
     part_slowdown,
     share_part,
-    split_name,
 )
 
 CATALOG = Catalog.default()
@@ -65,39 +64,15 @@ def test_a_share_keeps_the_links_and_more_of_the_bandwidth() -> None:
     assert part_accelerator(A100, share_part(1.0)).peak_flops == A100.peak_flops
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "A100-SXM4-40GB/3g.20gb",
-        "NVIDIA-A100-SXM4-40GB-MIG-3g.20gb",
-        "a100-sxm4-40gb/3G.20GB",
-    ],
-)
-def test_names_with_a_profile_are_read(name: str) -> None:
-    spec, part = split_name(name, CATALOG)
-    assert spec.name == "A100-SXM4-40GB"
-    assert part is not None and part.name == "3g.20gb"
-
-
-def test_a_name_without_a_profile_is_the_whole() -> None:
-    assert split_name("H100-SXM5-80GB", CATALOG) == (CATALOG.get("H100-SXM5-80GB"), None)
-
-
-@pytest.mark.parametrize("name", ["A100-SXM4-40GB-MIG", "nvidia.com/mig-1g.5gb", "1g.5gb"])
-def test_half_a_name_is_refused(name: str) -> None:
-    with pytest.raises(UnknownAcceleratorError):
-        split_name(name, CATALOG)
-
-
-@pytest.mark.parametrize("name", ["A100-SXM4-40GB/5g.20gb", "A100-SXM4-40GB/1g.7gb"])
-def test_a_profile_that_the_card_does_not_offer_is_refused(name: str) -> None:
+@pytest.mark.parametrize("profile", ["5g.20gb", "1g.7gb"])
+def test_a_profile_that_the_card_does_not_offer_is_refused(profile: str) -> None:
     with pytest.raises(InvalidPlacementError, match=r"1g\.5gb.*7g\.40gb"):
-        split_name(name, CATALOG)
+        mig_part(A100, profile)
 
 
 def test_a_card_without_mig_is_refused() -> None:
     with pytest.raises(InvalidPlacementError, match="fraction"):
-        split_name("V100-SXM2-16GB/1g.5gb", CATALOG)
+        mig_part(CATALOG.get("V100-SXM2-16GB"), "1g.5gb")
 
 
 @pytest.mark.parametrize("fraction", [0.0, -0.5, 1.5, float("nan")])

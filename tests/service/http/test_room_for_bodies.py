@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from service.http.request_bodies import SMALL_BYTES, RequestBodies
+from service.http.bodies import SMALL_BYTES, RequestBodies
 
 MOST = 8 * SMALL_BYTES
 LARGE = 3 * SMALL_BYTES
