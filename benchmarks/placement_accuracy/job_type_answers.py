@@ -100,6 +100,6 @@ def _by_steps(
 def _estimator() -> Estimator:
     """Return an estimator that looks up placements; no model of it is asked."""
     from perfmodel.estimator import Estimator
-    from perfmodel.estimator.core.core import NO_CAPTURES, NoModel
+    from perfmodel.estimator.core.core import NoCaptures, NoModel
 
-    return Estimator(accelerators=Catalog.default(), model=NoModel("none"), graphs=NO_CAPTURES)
+    return Estimator(accelerators=Catalog.default(), model=NoModel("none"), graphs=NoCaptures())

@@ -30,7 +30,6 @@ from perfmodel.estimator.tables.filling import fill
 from perfmodel.estimator.tables.ranking import Ranking, RankQuestion, rank_placements
 from perfmodel.estimator.tables.table import AskedJob, Table
 from perfmodel.graph.job import Job
-from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plans.plan_search import PlanRanking
@@ -41,7 +40,6 @@ from perfmodel.predictors.kernels.kernel_times import AnalyticalKernels, KernelM
 if TYPE_CHECKING:
     from torch import nn
 
-    from perfmodel.estimator.explain.explain import Explained
     from perfmodel.estimator.explain.explanation import Explanation
     from perfmodel.estimator.kernels.kernel_answers import KernelTable
     from perfmodel.estimator.single.loading import LoadedModel
@@ -86,7 +84,6 @@ class Estimator:
         self.models = tuple(models)
         self.problems = tuple(problems)
         self.kernel_model = kernel_model or AnalyticalKernels()
-        self._explained: Explained = LruCache(512)
 
     @classmethod
     def from_folder(
@@ -168,13 +165,11 @@ class Estimator:
         predicting : bool
             It may still ask the model, for one that answers at once.
         """
-        other = copy(self)
-        other.core = self.core.non_blocking(predicting=predicting)
-        return other
+        return self._over(self.core.non_blocking(predicting=predicting))
 
     def _over(self, core: Core) -> Self:
         other = copy(self)
-        other.core, other._explained = core, LruCache(512)
+        other.core = core
         return other
 
     # -- questions ------------------------------------------------------------------------------
@@ -438,13 +433,7 @@ class Estimator:
         from perfmodel.estimator.explain.explain import explain_answer
 
         return explain_answer(
-            self.core,
-            prepared,
-            placement,
-            observed,
-            kernels=self.kernel_model,
-            most=most,
-            memory=self._explained,
+            self.core, prepared, placement, observed, kernels=self.kernel_model, most=most
         )
 
 

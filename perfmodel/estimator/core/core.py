@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.sisters import sisters_of
@@ -64,19 +64,18 @@ class NoCaptures:
     """A source of graphs that captures none."""
 
     def step(self, job: Job) -> CapturedStep:
-        """Refuse."""
-        return _not_captured(job)
+        """Refuse.
 
-
-NO_CAPTURES = NoCaptures()
-
-
-def _not_captured(job: Job) -> NoReturn:
-    raise NotInTimeError(
-        f"The step of {job.label} is not captured yet, so that not even its arithmetic is known. "
-        "It is being captured: ask again. Register jobs with POST /v1/jobs before they are asked "
-        "about in a hurry."
-    )
+        Raises
+        ------
+        NotInTimeError
+            Always.
+        """
+        raise NotInTimeError(
+            f"The step of {job.label} is not captured yet, so that not even its arithmetic is "
+            "known. It is being captured: ask again. Register jobs with POST /v1/jobs before they "
+            "are asked about in a hurry."
+        )
 
 
 #: Operators of all jobs that are kept in memory together: a job with very many takes the room of
@@ -115,6 +114,8 @@ class Core:
             weigh=lambda asked, answer: rough_bytes(asked[1].placement),
             most_weight=2 * _MOST_BYTES,
         )
+        #: What was explained of jobs on accelerators, by what model of kernels.
+        self.explained: LruCache[tuple[str, str, str], Any] = LruCache(512)
         #: What was worked out of observations of a job: by its family, and by who they are.
         self.evidence: LruCache[tuple[str, tuple[int, ...]], Any] = LruCache(1_024)
 
@@ -146,7 +147,7 @@ class Core:
     def non_blocking(self, *, predicting: bool) -> Self:
         """Return one over the same memory that captures nothing, nor predicts unless it may."""
         view = copy(self)
-        view.graphs = NO_CAPTURES
+        view.graphs = NoCaptures()
         if not predicting:
             view.model = NoModel(self.model.version)
         return view

@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from perfmodel.client.answers import Contribution, Roofline
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import UnknownAcceleratorError
@@ -19,7 +20,7 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed import Observed
 from perfmodel.estimator.evidence.observed_job import ObservedJob
-from perfmodel.estimator.explain.explanation import Contribution, Explanation, Roofline
+from perfmodel.estimator.explain.explanation import Explanation
 from perfmodel.estimator.explain.nearest import near_observations, near_points
 from perfmodel.estimator.explain.operator_shares import StepShares
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
@@ -35,7 +36,6 @@ from perfmodel.features.roofline import device_share
 from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.features.steps.step_table import FUSING
 from perfmodel.graph.workload import Workload
-from perfmodel.lru import LruCache
 from perfmodel.placement.estimate import StepNumbers
 from perfmodel.predictors.explanation import (
     Accelerators,
@@ -148,10 +148,6 @@ class ExplainedStep:
         return cls(stages=found.stages, shares=shares, nearest=found.nearest)
 
 
-#: What was explained of jobs on accelerators.
-Explained = LruCache[tuple[str, str, str], ExplainedStep]
-
-
 def explain_answer(
     core: Core,
     prepared: PreparedJob,
@@ -159,8 +155,7 @@ def explain_answer(
     observed: ObservedJob | None = None,
     *,
     kernels: KernelModel,
-    most: int = 50,
-    memory: Explained | None = None,
+    most: int,
 ) -> Explanation:
     """Explain the answer for a prepared job on a placement.
 
@@ -181,15 +176,8 @@ def explain_answer(
     chain = placed_chain(cell, observed)
     accelerator = placement.kinds[chain.kind].accelerator
     predicted = cell.predictions[0][accelerator.name]
-    explained = explain_step(core, prepared, accelerator, predicted.time_s, kernels, memory)
-    stages = [
-        *_up_to(
-            _first_stages(prepared, accelerator, explained),
-            predicted.time_s,
-            _last_stage(prepared, accelerator),
-        ),
-        *chain.stages,
-    ]
+    explained = explain_step(core, prepared, accelerator, predicted.time_s, kernels)
+    stages = [*_predicted(prepared, accelerator, explained, predicted.time_s), *chain.stages]
     seen = near_observations(core, prepared, placement, observed)
     return Explanation(
         estimate=estimate,
@@ -209,7 +197,6 @@ def explain_step(
     accelerator: AcceleratorSpec,
     answer_s: float,
     kernels: KernelModel,
-    memory: Explained | None = None,
 ) -> ExplainedStep:
     """Explain the time of a job on one accelerator; remembered as long as its model answers.
 
@@ -222,12 +209,11 @@ def explain_step(
     if not isinstance(model, ExplainingModel):
         return ExplainedStep.of(workload, explain_roofline(workload, answer_s), kernels)
     key = (prepared.key, accelerator.name, kernels.version)
-    known = memory.get(key) if memory is not None else None
+    known: ExplainedStep | None = core.explained.get(key)
     if known is None:
         found = model.explain(workload, _finder(core.accelerators))
         known = ExplainedStep.of(workload, found, kernels)
-        if memory is not None:
-            memory.put(key, known)
+        core.explained.put(key, known)
     return known
 
 
@@ -290,38 +276,28 @@ def _finder(catalog: Catalog) -> Accelerators:
     return find
 
 
-def _first_stages(
-    prepared: PreparedJob, accelerator: AcceleratorSpec, explained: ExplainedStep
+def _predicted(
+    prepared: PreparedJob, accelerator: AcceleratorSpec, explained: ExplainedStep, time_s: float
 ) -> list[Stage]:
-    """Return the stages that lead up to what is done to a prediction.
+    """Return the stages up to the prediction that an answer starts from.
 
-    An engine begins with its own kernels: fused, and in the types that it keeps.
+    Those of the model, for all micro-batches, and what is done to its prediction. An engine begins
+    with its own kernels: fused, and in the types that it keeps.
     """
-    if has_engine_law(prepared.job, accelerator):
-        return [Stage(name=ENGINE_ROOFLINE, time_s=engine_roofline_s(prepared, accelerator))]
-    return _longer(explained.stages, prepared.step.time_factor)
-
-
-def _last_stage(prepared: PreparedJob, accelerator: AcceleratorSpec) -> str | None:
-    """Return what is done to the prediction of a model before an answer starts from it."""
+    factor, by_engine = prepared.step.time_factor, has_engine_law(prepared.job, accelerator)
+    stages = [Stage(name=stage.name, time_s=stage.time_s * factor) for stage in explained.stages]
+    if by_engine:
+        stages = [Stage(name=ENGINE_ROOFLINE, time_s=engine_roofline_s(prepared, accelerator))]
     if emulation(prepared.job, accelerator) is not None:
-        return "emulated arithmetic"
-    if has_engine_law(prepared.job, accelerator):
-        return "law of tuned engines"
-    return "equations of language models" if prepared.has_plan_engine else None
-
-
-def _longer(stages: Sequence[Stage], factor: float) -> list[Stage]:
-    """Return the stages of a step so many times as long as that of its graph."""
-    return [Stage(name=stage.name, time_s=stage.time_s * factor) for stage in stages]
-
-
-def _up_to(stages: Sequence[Stage], predicted_s: float, last: str | None) -> list[Stage]:
-    """Let the stages of a model end at the prediction that the answer starts from."""
-    if last is not None:
-        return [*stages, Stage(name=last, time_s=predicted_s)]
-    # The same sum over a batch of other sizes differs in the last digits.
-    return [*stages[:-1], Stage(name=stages[-1].name, time_s=predicted_s)]
+        last = "emulated arithmetic"
+    elif by_engine:
+        last = "law of tuned engines"
+    elif prepared.has_plan_engine:
+        last = "equations of language models"
+    else:
+        # The same sum over a batch of other sizes differs in the last digits.
+        last = stages.pop().name
+    return [*stages, Stage(name=last, time_s=time_s)]
 
 
 def with_kernels(workload: Workload, nodes: NodeParts, model: KernelModel) -> NodeParts:

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from perfmodel.client.answers import NearPoint
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed_job import ObservedJob
-from perfmodel.estimator.explain.explanation import NearPoint
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.tables.estimates import answer_cell
 from perfmodel.graph.job import Job

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfmodel.estimator.explain.explanation import ClassShare, OperatorShare
+from perfmodel.client.answers import ClassShare, OperatorShare
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.nodes import OP_CLASSES, node_table
 from perfmodel.graph.ir import Graph

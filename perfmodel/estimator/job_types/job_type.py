@@ -28,7 +28,7 @@ from perfmodel.estimator.evidence.guessed_rows import (
 from perfmodel.estimator.evidence.observed_rows import divided
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.evidence.told_jobs import ToldJobs, spread
-from perfmodel.estimator.job_types.levels import JobTypeLevels
+from perfmodel.estimator.job_types.levels import with_levels
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.job import Job, own_batch, type_word
@@ -220,12 +220,9 @@ class ObservedJobType:
             accumulation_steps=accumulation_steps or self.job.accumulation_steps,
         )
         calibration = self.on(columns.whole_machine[0])
-        found = calibration.apply(cells)
-        found = JobTypeLevels(self.job, self.tables.levels).weigh(
-            calibration, cells, found, columns.log_speed
-        )
+        levels = self.tables.levels
         return JobTypeSteps(
-            calibrated=found,
+            calibrated=with_levels(self.job, levels, calibration, cells, columns.log_speed),
             bases=_bases(cells, self.own.cells),
             device_share=calibration.device_share(cells),
         )

@@ -16,7 +16,7 @@ same observations: intervals shrink less than two independent answers would allo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -35,74 +35,61 @@ _SURE_SD = 0.4
 _SHRINKS = 0.3
 
 
-@dataclass(frozen=True, eq=False)
-class JobTypeLevels:
-    """Observed cells of job types, as what one accelerator takes.
+def with_levels(
+    job: Job,
+    table: JobTypeTable,
+    calibration: Calibration,
+    cells: StepCells,
+    log_speed: FloatArray,
+) -> CalibratedSteps:
+    """Return steps as observed ones let them appear, whose computation is that of both ways.
 
     Parameters
     ----------
     table : JobTypeTable
-        Of it and of other job types.
+        What one accelerator takes, of the job and of other job types.
+    cells : StepCells
+        As guessed, of one machine and one number of micro-batches.
+    log_speed : ndarray, shape (rows,)
     """
+    found = calibration.apply(cells)
+    _, first, kinds = np.unique(cells.batch_size, return_index=True, return_inverse=True)
+    few = cells.take(first).on_one_accelerator()
+    alone = calibration.apply(few)
+    unsure = np.maximum(alone.log_sd**2 - _SURE_SD**2, 0.0)
+    if not unsure.any():
+        return found
+    completed = table.complete(_asked(job, few, log_speed[first]))
+    micro_batches = job.accumulation_steps
+    variance = (np.log(completed.high_s / completed.median_s) / DEVIATIONS) ** 2
+    weight = unsure / (unsure + variance)
+    apart = np.log(completed.median_s * micro_batches / alone.parts.step_time_s)
+    # A cell that was observed needs no other.
+    longer = np.where(found.seen, 0.0, (weight * apart)[kinds])
+    after = found.log_sd**2 - _SHRINKS * (weight * unsure)[kinds] * ~found.seen
+    return CalibratedSteps(
+        parts=replace(found.parts, compute_s=found.parts.compute_s * np.exp(longer)),
+        seen=found.seen,
+        log_sd=np.sqrt(np.maximum(after, np.minimum(found.log_sd, _SURE_SD) ** 2)),
+        learned=found.learned,
+    )
 
-    job: Job
-    table: JobTypeTable
 
-    def weigh(
-        self,
-        calibration: Calibration,
-        cells: StepCells,
-        found: CalibratedSteps,
-        log_speed: FloatArray,
-    ) -> CalibratedSteps:
-        """Return steps whose computation is that of both ways.
-
-        Parameters
-        ----------
-        calibration : Calibration
-            That gave the steps.
-        cells : StepCells
-            As guessed, of one machine and one number of micro-batches.
-        found : CalibratedSteps
-            As observed steps let them appear.
-        log_speed : ndarray, shape (rows,)
-        """
-        _, first, kinds = np.unique(cells.batch_size, return_index=True, return_inverse=True)
-        few = cells.take(first).on_one_accelerator()
-        alone = calibration.apply(few)
-        unsure = np.maximum(alone.log_sd**2 - _SURE_SD**2, 0.0)
-        if not unsure.any():
-            return found
-        completed = self.table.complete(self._asked(few, log_speed[first]))
-        micro_batches = self.job.accumulation_steps
-        variance = (np.log(completed.high_s / completed.median_s) / DEVIATIONS) ** 2
-        weight = unsure / (unsure + variance)
-        apart = np.log(completed.median_s * micro_batches / alone.parts.step_time_s)
-        # A cell that was observed needs no other.
-        longer = np.where(found.seen, 0.0, (weight * apart)[kinds])
-        after = found.log_sd**2 - _SHRINKS * (weight * unsure)[kinds] * ~found.seen
-        return CalibratedSteps(
-            parts=replace(found.parts, compute_s=found.parts.compute_s * np.exp(longer)),
-            seen=found.seen,
-            log_sd=np.sqrt(np.maximum(after, np.minimum(found.log_sd, _SURE_SD) ** 2)),
-            learned=found.learned,
-        )
-
-    def _asked(self, cells: StepCells, log_speed: FloatArray) -> JobTypeCells:
-        name, _ = named_job(self.job.job_type or "", self.job.batch_size, self.job.mode)
-        rows = len(cells)
-        nothing, one = np.full(rows, "", dtype=np.str_), np.ones(rows)
-        return JobTypeCells(
-            job_type=np.full(rows, name),
-            batch_size=cells.batch_size / self.job.accumulation_steps,
-            accelerator=cells.machine,
-            log_speed=log_speed,
-            count=one,
-            hosts=one,
-            network=nothing,
-            log_wire=np.zeros(rows),
-            shares=nothing,
-            settings=nothing,
-            partner_type=nothing,
-            partner_batch=one,
-        )
+def _asked(job: Job, cells: StepCells, log_speed: FloatArray) -> JobTypeCells:
+    name, _ = named_job(job.job_type or "", job.batch_size, job.mode)
+    rows = len(cells)
+    nothing, one = np.full(rows, "", dtype=np.str_), np.ones(rows)
+    return JobTypeCells(
+        job_type=np.full(rows, name),
+        batch_size=cells.batch_size / job.accumulation_steps,
+        accelerator=cells.machine,
+        log_speed=log_speed,
+        count=one,
+        hosts=one,
+        network=nothing,
+        log_wire=np.zeros(rows),
+        shares=nothing,
+        settings=nothing,
+        partner_type=nothing,
+        partner_batch=one,
+    )

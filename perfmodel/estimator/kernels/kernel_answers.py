@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.client.answers import KernelAnswer
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.kernels.kernel_question import KernelQuestion
@@ -16,48 +17,6 @@ from perfmodel.features.kernels.kernel_columns import KernelRoofline, kernel_roo
 from perfmodel.intervals import COVERAGE
 from perfmodel.predictors.kernels.kernel_times import LAUNCH_S, KernelModel
 from perfmodel.types import Basis
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class KernelAnswer:
-    """The time of one kernel on one accelerator, or of a collective of such accelerators.
-
-    Parameters
-    ----------
-    kernel : int
-        Position in the question.
-    accelerator : str
-        Canonical name.
-    time_s, low_s, high_s : float
-        Nine in ten measured times lie in the interval.
-    roofline_s : float
-        What arithmetic at the peak and compulsory traffic at the full bandwidth would take; of a
-        collective, the least that each accelerator sends over its link.
-    bound : str
-        ``"compute"``, ``"memory"``, ``"link"``, or ``"launch"`` where less time is spent on either.
-    flops, bytes : float
-        Arithmetic and compulsory traffic; of a collective the bytes that one accelerator sends.
-    peak_flops_per_s, bandwidth_bytes_per_s : float or None
-        What the device could reach of either; a collective has no peak.
-    """
-
-    kernel: int
-    accelerator: str
-    time_s: float
-    low_s: float
-    high_s: float
-    coverage: float = COVERAGE
-    basis: Basis
-    out_of_distribution: bool
-    roofline_s: float
-    bound: str
-    flops: float
-    bytes: float
-    achieved_flops_per_s: float
-    achieved_bytes_per_s: float
-    peak_flops_per_s: float | None
-    bandwidth_bytes_per_s: float
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,6 +65,7 @@ def kernel_answers(model: KernelModel, pairs: Sequence[Pair]) -> list[KernelAnsw
             time_s=float(time_s),
             low_s=float(low_s),
             high_s=float(high_s),
+            coverage=COVERAGE,
             basis=Basis(str(basis)),
             out_of_distribution=str(basis) == Basis.ANALYTICAL,
             warnings=(

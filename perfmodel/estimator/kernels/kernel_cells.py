@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from perfmodel.client.answers import KernelAnswer
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator.kernels.kernel_answers import (
-    KernelAnswer,
     KernelError,
     KernelTable,
     Pair,
@@ -22,6 +22,7 @@ from perfmodel.estimator.kernels.kernel_answers import (
 )
 from perfmodel.estimator.kernels.kernel_question import KernelQuestion, KernelsQuestion
 from perfmodel.graph.json_values import MAX_COUNT
+from perfmodel.intervals import COVERAGE
 from perfmodel.placement.collectives.collective_operations import Collective
 from perfmodel.placement.collectives.collectives import collective_time_s, sent_share
 from perfmodel.placement.fabric.groups import CommGroups
@@ -69,6 +70,7 @@ def collective_answer(
         time_s=time_s,
         low_s=time_s / spread,
         high_s=time_s * spread,
+        coverage=COVERAGE,
         basis=Basis.INTERPOLATED if hosts == 1 else Basis.EXTRAPOLATED,
         out_of_distribution=False,
         roofline_s=least_s,

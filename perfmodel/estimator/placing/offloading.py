@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,27 +21,21 @@ from perfmodel.types import Mode, Precision
 HALF_WIDTH = float(np.log(2.0))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Offloaded:
-    """A step with what the host adds to it.
-
-    Parameters
-    ----------
-    share : float
-        Of the step, that it adds.
-    """
-
-    parts: StepParts
-    share: float
-
-
-def offloaded(prepared: PreparedJob, placement: ResolvedPlacement, parts: StepParts) -> Offloaded:
+def offloaded(
+    prepared: PreparedJob, placement: ResolvedPlacement, parts: StepParts
+) -> tuple[StepParts, float]:
     """Return the parts of a step a part of which lies in the memory of the host.
 
     Parameters
     ----------
     placement : ResolvedPlacement
         Its plan offloads something.
+
+    Returns
+    -------
+    parts : StepParts
+    share : float
+        Of the step, that the host adds.
 
     Raises
     ------
@@ -71,7 +65,7 @@ def offloaded(prepared: PreparedJob, placement: ResolvedPlacement, parts: StepPa
         communication_s=parts.communication_s + moved,
     )
     added = float((late + back + traffic.update_s)[0])
-    return Offloaded(parts=found, share=added / float(found.step_time_s[0]))
+    return found, added / float(found.step_time_s[0])
 
 
 def offload_warnings(placement: ResolvedPlacement) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ from perfmodel.estimator.placing.slowdowns import (
 )
 from perfmodel.estimator.placing.split_replica import split_parts, split_warnings
 from perfmodel.features.arrays import FloatArray
-from perfmodel.placement.estimate import NeighbourEstimate, StepParts
+from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.feeding.batch_split import AffineSteps, proportional_split
 from perfmodel.placement.feeding.input_pipeline import InputPipeline, input_stall
 from perfmodel.placement.feeding.input_samples import SampleCost, cost_of_graph
@@ -71,23 +71,14 @@ class CapturedSource:
     def step(self, cell: Cells) -> CellStep:
         """Return the step of a single cell; as :meth:`steps`."""
         (prepared,), (placement,) = cell.jobs, cell.placements
-        if not is_replicated(prepared, placement):
-            return placed_step(cell)
+        place = plain_step if is_replicated(prepared, placement) else placed_step
         predictions = list(cell.predictions[0].values())
         if not placement.is_slowed:
-            return plain_step(prepared, placement, predictions)
+            return place(prepared, placement, predictions)
         (neighbours,) = cell.neighbours
         slow = _slowdowns(prepared, placement, predictions, neighbours)
-        step = plain_step(prepared, placement, predictions, slow)
-        if not neighbours:
-            return step
-        beside_it = _shared(prepared, placement, predictions, neighbours)
-        return replace(
-            step,
-            warnings=beside_it.warnings,
-            neighbours=beside_it.neighbours,
-            neighbour_bytes=beside_it.bytes,
-        )
+        step = place(prepared, placement, predictions, slow)
+        return _shared(step, prepared, placement, predictions, neighbours) if neighbours else step
 
 
 CAPTURED = CapturedSource()
@@ -114,15 +105,16 @@ class _Levels:
     warnings: tuple[str, ...] = ()
 
 
-def placed_step(cell: Cells) -> CellStep:
-    """Return the step of a single cell, whatever its placement says."""
-    (prepared,), (placement,), (neighbours,) = cell.jobs, cell.placements, cell.neighbours
-    predictions = list(cell.predictions[0].values())
-    slow = _slowdowns(prepared, placement, predictions, neighbours)
-    times = [
-        np.array([p.time_s, p.low_s, p.high_s]) * s.factor
-        for p, s in zip(predictions, slow, strict=True)
-    ]
+def placed_step(
+    prepared: PreparedJob,
+    placement: ResolvedPlacement,
+    predictions: Sequence[Prediction],
+    slow: Sequence[Slowdown] = (),
+) -> CellStep:
+    """Return the step of a job, whatever its placement says; as :func:`.replicas.plain_step`."""
+    times = [np.array([p.time_s, p.low_s, p.high_s]) for p in predictions]
+    if slow:
+        times = [time * one.factor for time, one in zip(times, slow, strict=True)]
     if placement.is_split or (placement.count > 1 and prepared.has_plan_engine):
         found = _split(prepared, placement, times)
     else:
@@ -131,11 +123,9 @@ def placed_step(cell: Cells) -> CellStep:
     if placement.fabric.plan.offload:
         found = _offloaded(prepared, placement, found)
         said += offload_warnings(placement)
-    wide = math.hypot(found.half_width, max(s.half_width for s in slow))
+    wide = math.hypot(found.half_width, max([0.0, *(s.half_width for s in slow)]))
     basis = weakest([found.basis, *(s.basis for s in slow)])
-    beside_it = _shared(prepared, placement, predictions, neighbours)
-    found = replace(found, half_width=wide, basis=basis, warnings=beside_it.warnings)
-    found = _fed(prepared, placement, found)
+    found = _fed(prepared, placement, replace(found, half_width=wide, basis=basis))
     rate, at_low, at_high = found.rates.tolist()
     low, high = interval(rate, at_low, at_high, found.half_width)
     parts = found.parts.at(0)
@@ -148,42 +138,32 @@ def placed_step(cell: Cells) -> CellStep:
         half_width=math.hypot(math.log(at_low / at_high) / 2, found.half_width),
         basis=weakest([*(p.basis for p in predictions), found.basis]) or Basis.DEFAULT,
         warnings=(*found.warnings, *said),
-        neighbours=beside_it.neighbours,
-        neighbour_bytes=beside_it.bytes,
         slowdowns=tuple(slow),
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Beside:
-    """What jobs on the same accelerators suffer and hold."""
-
-    neighbours: tuple[NeighbourEstimate, ...] = ()
-    bytes: float = 0.0
-    warnings: tuple[str, ...] = ()
-
-
 def _shared(
+    step: CellStep,
     prepared: PreparedJob,
     placement: ResolvedPlacement,
     predictions: Sequence[Prediction],
     neighbours: Sequence[Sequence[NeighbourLoad]],
-) -> _Beside:
-    """Return what the neighbours suffer, on the kind where that is most, and what they hold."""
-    if not neighbours:
-        return _Beside()
+) -> CellStep:
+    """Add what the neighbours suffer, on the kind where that is most, and what they hold."""
     each = [
         beside(placement, kind, load_alone(prepared, kind.accelerator, prediction.time_s), jobs)
         for kind, prediction, jobs in zip(placement.kinds, predictions, neighbours, strict=True)
     ]
     held = [sum(n.memory_bytes or 0.0 for n in jobs) for jobs in neighbours]
     unknown = {n.name for jobs in neighbours for n in jobs if n.memory_bytes is None}
-    return _Beside(
+    said = (UNKNOWN_MEMORY_WARNING.format(", ".join(sorted(unknown))),) if unknown else ()
+    return replace(
+        step,
         neighbours=tuple(
             max(on_kinds, key=lambda n: n.slowdown) for on_kinds in zip(*each, strict=True)
         ),
-        bytes=max(held, default=0.0),
-        warnings=(UNKNOWN_MEMORY_WARNING.format(", ".join(sorted(unknown))),) if unknown else (),
+        neighbour_bytes=max(held, default=0.0),
+        warnings=(*said, *step.warnings),
     )
 
 
@@ -279,13 +259,13 @@ def _split(
 
 def _offloaded(prepared: PreparedJob, placement: ResolvedPlacement, placed: _Levels) -> _Levels:
     """Add what is copied to and from the memory of the host, and updated there."""
-    host = offloaded(prepared, placement, placed.parts)
-    longer = host.parts.step_time_s / placed.parts.step_time_s
+    parts, share = offloaded(prepared, placement, placed.parts)
+    longer = parts.step_time_s / placed.parts.step_time_s
     return replace(
         placed,
-        parts=host.parts,
+        parts=parts,
         rates=placed.rates / longer,
-        half_width=math.hypot(placed.half_width, HALF_WIDTH * host.share),
+        half_width=math.hypot(placed.half_width, HALF_WIDTH * share),
         basis=weakest([placed.basis, Basis.ANALYTICAL]),
     )
 

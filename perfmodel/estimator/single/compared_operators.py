@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.kernels.loading import load_kernels
@@ -20,7 +19,6 @@ from perfmodel.predictors.kernels.step_kernels import step_kernels
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.traces.analysis.explanation import TraceExplanation
 from perfmodel.traces.analysis.operator_work import PricedOperator
-from perfmodel.traces.analysis.timeline import DeviceTime
 from perfmodel.types import Basis, Mode, Precision
 
 
@@ -152,82 +150,3 @@ def compared_operators(
         ComparedOperator(priced=one, prediction=None if one.graph is None else next(answers))
         for one in found.operators
     )
-
-
-def trace_form(
-    found: TraceExplanation, compared: Sequence[ComparedOperator], top: int
-) -> dict[str, Any]:
-    """Return an explanation as plain JSON values, of at most ``top`` operators."""
-    trace, device, steps = found.trace, found.device, found.steps
-    return {
-        "format": trace.format,
-        "complete": trace.complete,
-        "device": None
-        if device is None
-        else {
-            "name": device.name,
-            "accelerator": device.accelerator,
-            "guessed": device.guessed,
-            "count": len(trace.devices),
-        },
-        "accelerator": None if found.accelerator is None else found.accelerator.name,
-        "software": dict(trace.software),
-        "rank": trace.rank,
-        "world_size": trace.world_size,
-        "steps": {
-            "count": len(steps.windows),
-            "found": steps.found,
-            "step_time_s": steps.step_time_s if steps.windows else None,
-            "times_s": [one.duration_s for one in steps.windows],
-        },
-        "explained_steps": found.step_count,
-        "device_times": [_device_time_form(one) for one in found.times],
-        "device_time_s": found.device_time_s,
-        "joined_share": found.joined_share,
-        "operators": [_operator_form(one) for one in compared[:top]],
-        "operator_count": len(compared),
-        "notes": list(found.notes),
-    }
-
-
-def _device_time_form(one: DeviceTime) -> dict[str, Any]:
-    return {
-        "device": one.device,
-        "window_s": one.window_s,
-        "computing_s": one.computing_s,
-        "communicating_s": one.communicating_s,
-        "exposed_communication_s": one.exposed_s,
-        "moving_s": one.moving_s,
-        "idle_s": one.idle_s,
-        "launch_bound_s": one.launch_bound_s,
-    }
-
-
-def _operator_form(compared: ComparedOperator) -> dict[str, Any]:
-    one, prediction = compared.priced, compared.prediction
-    operator = one.operator
-    tensors = () if operator.arguments is None else operator.arguments.tensors
-    return {
-        "name": operator.name,
-        "class": operator.op_class,
-        "phase": operator.phase.value,
-        "forward": operator.forward or None,
-        "inputs": [{"shape": list(t.shape), "dtype": t.dtype or None} for t in tensors],
-        "precision": one.precision.value,
-        "calls": operator.calls,
-        "kernels": operator.kernels,
-        "time_s": operator.time_s,
-        "time_per_call_s": operator.time_per_call_s,
-        "joined": operator.joined,
-        "kernel_names": list(operator.kernel_names),
-        "flops": one.flops,
-        "bytes": one.size_bytes,
-        "flops_per_s": one.flops_per_s,
-        "bytes_per_s": one.bytes_per_s,
-        "roofline_s": one.roofline_s,
-        "roofline_share": one.roofline_share,
-        "unpriced_because": one.reason or None,
-        "predicted_s": None if prediction is None else prediction.time_s,
-        "predicted_low_s": None if prediction is None else prediction.low_s,
-        "predicted_high_s": None if prediction is None else prediction.high_s,
-    }

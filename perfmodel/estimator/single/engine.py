@@ -9,7 +9,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.graph.job import Job
 from perfmodel.placement.fitted import fitted
-from perfmodel.predictors.engines.engine_kernels import EngineKernels, engine_kernels
+from perfmodel.predictors.engines.engine_kernels import engine_kernels
 from perfmodel.predictors.engines.engine_law import EngineLaw, is_covered
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import Basis, Compiler, Mode
@@ -47,12 +47,9 @@ def engine_roofline_s(prepared: PreparedJob, spec: AcceleratorSpec) -> float:
     prepared : PreparedJob
         One of :func:`has_engine_law`.
     """
-    law, kernels = EngineLaw.from_dict(fitted("engines")["law"]), _kernels(prepared)
+    law = EngineLaw.from_dict(fitted("engines")["law"])
+    kernels = engine_kernels(prepared.step.graph)
     return law.roofline_s(kernels, spec, prepared.job.arithmetic) * prepared.step.time_factor
-
-
-def _kernels(prepared: PreparedJob) -> EngineKernels:
-    return engine_kernels(prepared.step.graph)
 
 
 def single_with_engine(
@@ -68,7 +65,7 @@ def single_with_engine(
         Of the model, whose version it keeps.
     """
     constants = fitted("engines")
-    kernels = _kernels(prepared)
+    kernels = engine_kernels(prepared.step.graph)
     law = EngineLaw.from_dict(constants["law"])
     time_s = law.time_s(kernels, spec, prepared.job.arithmetic) * prepared.step.time_factor
     batched = prepared.job.batch_size >= _BATCHED

@@ -145,10 +145,6 @@ def on_one_of_each(
         In the order of ``placement.kinds``.
     """
     asked = placement.placement
-    first = {
-        (kind.accelerator.name, kind.part.name if kind.part else ""): None
-        for kind in placement.kinds
-    }
     alone = replace(
         asked,
         network=None,
@@ -158,7 +154,7 @@ def on_one_of_each(
         storage_bytes_per_s=None,
         storage_locality=None,
     )
-    found = []
+    found: dict[str, Estimate] = {}
     for node in asked.nodes:
         one = replace(alone, nodes=(replace(node, count=1, repeat=1),))
         if core.accelerators.get(node.accelerator.partition("/")[0]).kind == "cpu":
@@ -167,11 +163,9 @@ def on_one_of_each(
             one = replace(one, cpu_cores=cores)
         resolved = core.resolve(one, pointer=placement.pointer)
         (kind,) = resolved.kinds
-        key = (kind.accelerator.name, kind.part.name if kind.part else "")
-        if key in first:
-            del first[key]
-            found.append(answer_cell(core, prepared, resolved, observed))
-    return found
+        if kind.held.name not in found:
+            found[kind.held.name] = answer_cell(core, prepared, resolved, observed)
+    return list(found.values())
 
 
 def computing_s(estimate: Estimate) -> float:

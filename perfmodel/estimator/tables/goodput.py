@@ -279,12 +279,4 @@ def adaptation_of(stated: Mapping[str, Any], most_samples: int | None) -> BatchA
         raise InvalidInputError(
             "Not even a batch of one sample fits the accelerator.", pointer="/job/batch_size"
         )
-    low, high = stated["batch_size_bounds"]
-    more = {k: stated[k] for k in ("most_accumulation",) if k in stated}
-    return BatchAdaptation(
-        gradient_noise_scale=stated["gradient_noise_scale"],
-        initial_batch_size=stated["initial_batch_size"],
-        batch_size_bounds=(low, high),
-        most_samples=most_samples,
-        **more,
-    )
+    return BatchAdaptation(**stated, most_samples=most_samples)

@@ -233,7 +233,7 @@ def test_a_job_type_has_nothing_to_explain(analytical: Estimator) -> None:
 def test_an_explanation_is_remembered_by_the_version_that_gave_it(analytical: Estimator) -> None:
     _explain(analytical, "A10")
     key = (analytical.core.prepare(JOB).key, "A10", "roofline")
-    assert analytical._explained.get(key) is not None
+    assert analytical.core.explained.get(key) is not None
 
 
 class _Kernels:
