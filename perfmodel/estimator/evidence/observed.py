@@ -103,7 +103,7 @@ class Correction:
                 if script is not None and law is script:
                     for column in chosen.tolist():
                         said = said_of_script(script, columns.machine[column])
-                        found.said[row, column] = (said,)
+                        _say(found, (row, column), said)
         for (is_unobserved, _), rows in alike.items():
             assert found is not None
             pieces = self._unobserved if is_unobserved else self._pieces
@@ -232,7 +232,11 @@ def _shift(steps: Steps, row: int, columns: Places, shift: Shift, machine: str) 
     _put(steps, at, parts, steps.samples_per_second[at] / np.exp(moved), half_width)
     for column, factor in zip(columns.tolist(), np.exp(moved).tolist(), strict=True):
         if abs(np.log(factor)) > SAID:
-            steps.said[row, column] = (shift.said(machine, factor),)
+            _say(steps, (row, column), shift.said(machine, factor))
+
+
+def _say(steps: Steps, at: tuple[int, int], text: str) -> None:
+    steps.said[at] = (*steps.said.get(at, ()), text)
 
 
 def _half_width(steps: Steps, at: tuple[Places, Places]) -> npt.NDArray[np.float64]:
@@ -331,10 +335,8 @@ def _moved(
     efficiency: float | None = None,
     said: tuple[str, ...] = (),
 ) -> CellStep:
-    return CellStep(
+    return step._replace(
         parts=parts, step_time_s=parts.step_time_s, samples_per_second=rate,
         low=rate * math.exp(-half_width), high=rate * math.exp(half_width), half_width=half_width,
-        basis=basis, warnings=(*step.warnings, *said), nearest=step.nearest,
-        neighbours=step.neighbours, neighbour_bytes=step.neighbour_bytes,
-        slowdowns=step.slowdowns, efficiency=efficiency,
+        basis=basis, warnings=(*step.warnings, *said), efficiency=efficiency,
     )  # fmt: skip

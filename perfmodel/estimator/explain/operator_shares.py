@@ -32,21 +32,6 @@ class _Likeness(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NodeGroups:
-    """Equal nodes of a graph.
-
-    Parameters
-    ----------
-    likeness : tuple
-        What the nodes of each group have in common.
-    group_of : ndarray of int64, shape (nodes,)
-    """
-
-    likeness: tuple[_Likeness, ...]
-    group_of: IntArray
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class _Columns:
     """Sums over the nodes of each of some groups, arrays of one shape."""
 
@@ -88,19 +73,19 @@ class _Columns:
 class StepShares:
     """What classes and groups of operators have in a step on one accelerator."""
 
-    groups: NodeGroups
+    likeness: tuple[_Likeness, ...]
     of_class: _Columns
     of_group: _Columns
 
     @classmethod
     def of(cls, graph: Graph, nodes: NodeParts) -> StepShares:
         """Add up the nodes of a graph."""
-        groups = node_groups(graph)
+        likeness, group_of = _groups(graph)
         classes = np.asarray(node_table(graph).cost.op_class, dtype=np.int64)
         return cls(
-            groups=groups,
+            likeness=likeness,
             of_class=_Columns.of(nodes, classes, len(OP_CLASSES)),
-            of_group=_Columns.of(nodes, groups.group_of, len(groups.likeness)),
+            of_group=_Columns.of(nodes, group_of, len(likeness)),
         )
 
     def classes(self, step_s: float) -> tuple[ClassShare, ...]:
@@ -129,7 +114,7 @@ class StepShares:
         return tuple(self._operator(g, step_s) for g in self.of_group.most_first()[:most])
 
     def _operator(self, g: int, step_s: float) -> OperatorShare:
-        own, like = self.of_group, self.groups.likeness[g]
+        own, like = self.of_group, self.likeness[g]
         flops, moved, compute_s = (
             float(column[g]) for column in (own.flops, own.moved_bytes, own.compute_s)
         )
@@ -150,19 +135,6 @@ class StepShares:
             bound=_bound(own, g),
             rests_on=KERNELS if own.by_kernels[g] else MODEL,
         )
-
-
-def node_groups(graph: Graph) -> NodeGroups:
-    """Group the nodes of a graph by operator, phase, what they write, and work.
-
-    Computed once and kept with the graph.
-    """
-    kept = graph.__dict__.get("_node_groups")
-    if isinstance(kept, NodeGroups):
-        return kept
-    groups = _group(graph)
-    graph.__dict__["_node_groups"] = groups
-    return groups
 
 
 def _bound(columns: _Columns, g: int) -> str:
@@ -186,7 +158,18 @@ def _shares(nodes: NodeParts) -> FloatArray:
     return np.asarray(times_s / total)
 
 
-def _group(graph: Graph) -> NodeGroups:
+def _groups(graph: Graph) -> tuple[tuple[_Likeness, ...], IntArray]:
+    """Group the nodes of a graph by operator, phase, what they write, and work; kept with it.
+
+    Returns
+    -------
+    likeness : tuple of _Likeness
+        What the nodes of each group have in common.
+    group_of : ndarray of int64, shape (nodes,)
+    """
+    kept: tuple[tuple[_Likeness, ...], IntArray] | None = graph.__dict__.get("_node_groups")
+    if kept is not None:
+        return kept
     table = node_table(graph)
     columns = zip(
         graph.nodes,
@@ -202,7 +185,8 @@ def _group(graph: Graph) -> NodeGroups:
         shape = _largest([graph.tensors[t].shape for t in node.outputs])
         like = _Likeness(node.op, node.phase.value, op_class, shape, flops, moved, item)
         group_of[i] = place.setdefault(like, len(place))
-    return NodeGroups(likeness=tuple(place), group_of=group_of)
+    graph.__dict__["_node_groups"] = tuple(place), group_of
+    return tuple(place), group_of
 
 
 def _largest(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

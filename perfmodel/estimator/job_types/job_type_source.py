@@ -165,7 +165,7 @@ def _of_step(
     nearest: tuple[str, ...],
 ) -> CellStep:
     parts, log_sd = found.calibrated.parts.at(row), float(found.calibrated.log_sd[row])
-    held = limited(
+    slow, stall_s, said = limited(
         of.job,
         placement,
         compute_s=parts.compute_s,
@@ -173,14 +173,15 @@ def _of_step(
         device_share=float(found.device_share[row]),
         neighbours=neighbours,
     )
-    step_s = parts.step_time_s + (held.factor - 1) * parts.compute_s + held.stall_s
-    wide = math.exp(math.hypot(DEVIATIONS * log_sd, held.half_width))
-    basis = weakest([found.bases[row], held.basis]) or found.bases[row]
+    step_s = parts.step_time_s + (slow.factor - 1) * parts.compute_s + stall_s
+    wide = math.exp(math.hypot(DEVIATIONS * log_sd, slow.half_width))
+    waits = Basis.ANALYTICAL if stall_s > 0 else None
+    basis = weakest([found.bases[row], slow.basis, waits]) or found.bases[row]
     if basis is Basis.MEASURED and not seen_under(placement.placement, of.own_placements):
         basis = Basis.INTERPOLATED
-    slower = parts._replace(compute_s=parts.compute_s * held.factor, input_stall_s=held.stall_s)
+    slower = parts._replace(compute_s=parts.compute_s * slow.factor, input_stall_s=stall_s)
     times = (step_s, step_s / wide, step_s * wide)
-    return _cell(of, placement, slower, times, basis, nearest, held.warnings)
+    return _cell(of, placement, slower, times, basis, nearest, said)
 
 
 def _by_completion(of: ObservedJobType, cells: Cells) -> list[CellStep]:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
-from perfmodel.estimator.placing.slowdowns import Neighbours, slowdown_on
+from perfmodel.estimator.placing.slowdowns import Neighbours, Slowdown, slowdown_on
 from perfmodel.graph.job import Job, own_batch, type_label
 from perfmodel.placement.feeding.input_pipeline import InputPipeline, input_stall
 from perfmodel.placement.feeding.input_samples import SampleCost
 from perfmodel.placement.sharing.colocation import load_of_type
 from perfmodel.placement.sharing.job_load import LEAST_SHARE, JobLoad
 from perfmodel.placement.topology.topology import Placement, Plan
-from perfmodel.types import Basis, weakest
 
 #: What a placement may limit.
 _LIMITS = ("power_limit_w", "fraction", "cpu_cores", "storage_bytes_per_s", "storage_locality")
@@ -37,29 +36,6 @@ NOT_FED_WARNING = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Limited:
-    """What a placement does to a step on whole accelerators that nothing limits.
-
-    Parameters
-    ----------
-    factor : float
-        Of the computation, >= 1.
-    half_width : float
-        What it adds to the half width of an interval, in logarithms.
-    stall_s : float
-        What the step waits for its data.
-    basis : Basis or None
-        The best that an answer can rest on; None where nothing is limited.
-    """
-
-    factor: float = 1.0
-    half_width: float = 0.0
-    stall_s: float = 0.0
-    basis: Basis | None = None
-    warnings: tuple[str, ...] = ()
-
-
 def limited(
     job: Job,
     placement: ResolvedPlacement,
@@ -67,8 +43,8 @@ def limited(
     compute_s: float,
     step_s: float,
     device_share: float,
-    neighbours: Neighbours = (),
-) -> Limited:
+    neighbours: Neighbours,
+) -> tuple[Slowdown, float, tuple[str, ...]]:
     """Return what parts, a power limit, other jobs and feeding do to a step.
 
     Parameters
@@ -80,13 +56,21 @@ def limited(
     neighbours : sequence
         For each kind of the placement the jobs beside this one.
 
+    Returns
+    -------
+    slow : Slowdown
+        Of the computation.
+    stall_s : float
+        What the step waits for its data.
+    said : tuple of str
+
     Raises
     ------
     InvalidPlacementError
         A power limit below what boards take, or on an accelerator whose power is not known.
     """
     if placement.is_plain:
-        return Limited()
+        return Slowdown(), 0.0, ()
     share = min(max(device_share, LEAST_SHARE), 1.0)
     slow = max(
         (
@@ -97,14 +81,7 @@ def limited(
         ),
         key=lambda one: one.factor,
     )
-    waits_s, said = _fed(job, placement, step_s + (slow.factor - 1) * compute_s)
-    return Limited(
-        factor=slow.factor,
-        half_width=slow.half_width,
-        stall_s=waits_s,
-        basis=weakest([slow.basis, Basis.ANALYTICAL if waits_s > 0 else None]),
-        warnings=said,
-    )
+    return slow, *_fed(job, placement, step_s + (slow.factor - 1) * compute_s)
 
 
 def _load(job: Job, kind: Kind, compute_s: float, device_share: float) -> JobLoad:

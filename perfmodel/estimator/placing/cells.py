@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -35,16 +35,16 @@ class Steps:
         Of that interval, in logarithms.
     rung : ndarray of int
         Position on the ladder of evidence.
-    warnings, nearest : sequence of tuple of str
-        For each cell what was said of it, and what it rests on; empty where nothing was.
+    nearest : sequence of tuple of str
+        For each cell of a row what it rests on; empty where nothing is known of that.
     neighbours : tuple of NeighbourEstimate
         Of a single cell: what jobs on the same accelerators suffer.
     neighbour_bytes : float
         Of a single cell: memory that they hold of an accelerator, as far as it is known.
     slowdowns : tuple of Slowdown
         Of a single cell, of each kind of accelerator; may be empty where nothing slows it down.
-    said : mapping of (int, int) to tuple of str
-        What was said of single cells of many, by their place.
+    said : dict of (int, int) to tuple of str
+        What was said of single cells, by their place.
     efficiency : ndarray or None
         Time that was predicted over the time of the step, where the job was observed; NaN where it
         was not.
@@ -57,7 +57,6 @@ class Steps:
     high: FloatArray
     half_width: FloatArray
     rung: npt.NDArray[np.int8]
-    warnings: Sequence[tuple[str, ...]] = ()
     nearest: Sequence[tuple[str, ...]] = ()
     neighbours: tuple[NeighbourEstimate, ...] = ()
     neighbour_bytes: float = 0.0
@@ -81,7 +80,7 @@ class Steps:
             high=column("high"),
             half_width=column("half_width"),
             rung=np.array([[RUNG[one.basis] for one in cells]], dtype=np.int8),
-            warnings=[one.warnings for one in cells],
+            said={(0, at): one.warnings for at, one in enumerate(cells) if one.warnings},
             nearest=[one.nearest for one in cells],
             neighbours=cells[0].neighbours,
             neighbour_bytes=cells[0].neighbour_bytes,
@@ -90,7 +89,6 @@ class Steps:
 
     def at(self, index: tuple[int, ...]) -> CellStep:
         """Return one cell as plain numbers."""
-        at, of_cell = index[-1], self.said.get(index, ())
         efficiency = None if self.efficiency is None else float(self.efficiency[index])
         return CellStep(
             parts=self.parts.at(index),
@@ -100,8 +98,8 @@ class Steps:
             high=float(self.high[index]),
             half_width=float(self.half_width[index]),
             basis=LADDER[int(self.rung[index])],
-            warnings=(*(self.warnings[at] if self.warnings else ()), *of_cell),
-            nearest=self.nearest[at] if self.nearest else (),
+            warnings=self.said.get(index, ()),
+            nearest=self.nearest[index[-1]] if self.nearest else (),
             neighbours=self.neighbours,
             neighbour_bytes=self.neighbour_bytes,
             slowdowns=self.slowdowns,
@@ -109,8 +107,7 @@ class Steps:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CellStep:
+class CellStep(NamedTuple):
     """One cell of :class:`Steps`, as plain numbers."""
 
     parts: StepNumbers

@@ -157,8 +157,7 @@ def _shared(
     held = [sum(n.memory_bytes or 0.0 for n in jobs) for jobs in neighbours]
     unknown = {n.name for jobs in neighbours for n in jobs if n.memory_bytes is None}
     said = (UNKNOWN_MEMORY_WARNING.format(", ".join(sorted(unknown))),) if unknown else ()
-    return replace(
-        step,
+    return step._replace(
         neighbours=tuple(
             max(on_kinds, key=lambda n: n.slowdown) for on_kinds in zip(*each, strict=True)
         ),

@@ -189,8 +189,7 @@ class Filling:
             rung = np.broadcast_to(steps.rung, steps.samples_per_second.shape)
             self._fits[target] |= rung == RUNG[Basis.MEASURED]
             self._out[target] &= rung > RUNG[Basis.CALIBRATED]
-            of_cells = (*steps.warnings, *steps.said.values())
-            self._said |= dict.fromkeys(text for texts in of_cells for text in texts)
+            self._said |= dict.fromkeys(text for texts in steps.said.values() for text in texts)
 
     def _put_steps(self, target: Any, steps: Steps) -> None:
         shape = steps.samples_per_second.shape
