@@ -103,7 +103,7 @@ class Catalog:
         known = self._known(name)
         return self._refuse(name) if known is None else self._devices[known]
 
-    def with_profile(self, name: str) -> tuple[AcceleratorSpec, str]:
+    def whole_and_profile(self, name: str) -> tuple[AcceleratorSpec, str]:
         """Return the accelerator of a name that may end in a MIG profile, and that profile.
 
         Parameters
@@ -124,7 +124,7 @@ class Catalog:
 
         Examples
         --------
-        >>> whole, profile = Catalog.default().with_profile("A100-SXM4-40GB/1g.5gb")
+        >>> whole, profile = Catalog.default().whole_and_profile("A100-SXM4-40GB/1g.5gb")
         >>> whole.name, profile
         ('A100-SXM4-40GB', '1g.5gb')
         """

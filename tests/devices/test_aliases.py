@@ -129,18 +129,18 @@ def test_a_mig_slice_without_its_accelerator_is_refused_too(written):
     ["A100-SXM4-40GB/3g.20gb", "NVIDIA-A100-SXM4-40GB-MIG-3g.20gb", "a100-sxm4-40gb/3G.20GB"],
 )
 def test_names_with_a_profile_are_read(written):
-    whole, profile = CATALOG.with_profile(written)
+    whole, profile = CATALOG.whole_and_profile(written)
     assert (whole.name, profile.lower()) == ("A100-SXM4-40GB", "3g.20gb")
 
 
 def test_a_name_without_a_profile_is_the_whole():
-    assert CATALOG.with_profile("gpu:h100") == (CATALOG.get("gpu:h100"), "")
+    assert CATALOG.whole_and_profile("gpu:h100") == (CATALOG.get("gpu:h100"), "")
 
 
 @pytest.mark.parametrize("written", ["A100-SXM4-40GB-MIG", "nvidia.com/mig-1g.5gb", "1g.5gb"])
 def test_half_a_name_of_a_slice_is_refused(written):
     with pytest.raises(UnknownAcceleratorError):
-        CATALOG.with_profile(written)
+        CATALOG.whole_and_profile(written)
 
 
 def test_no_canonical_name_looks_like_a_mig_slice():

@@ -153,7 +153,7 @@ def resolve_placement(
     nodes = []
     for position, node in enumerate(placement.nodes):
         try:
-            whole, profile = catalog.with_profile(node.accelerator)
+            whole, profile = catalog.whole_and_profile(node.accelerator)
             part = mig_part(whole, profile) if profile else None
         except InvalidInputError as error:
             error.pointer = f"{pointer}/nodes/{position}/accelerator"

@@ -56,19 +56,16 @@ class JobTypeSource:
         """
         if cells.columns is not None:
             return self._over_columns(cells.columns)
-        placements = cells.placements
+        beside = cells.neighbours or [()] * len(cells.placements)
+        asked = list(zip(cells.placements, beside, strict=True))
+        by_steps = [_is_by_steps(self.of, *one) for one in asked]
         found: dict[int, CellStep] = {}
-        beside = cells.neighbours or [()] * len(placements)
-        modelled = [_is_by_steps(self.of, *at) for at in zip(placements, beside, strict=True)]
-        for ways, answer in ((True, _by_steps), (False, _by_completion)):
-            chosen = [at for at, way in enumerate(modelled) if way is ways]
+        for way, answer in ((True, _by_steps), (False, _by_completion)):
+            chosen = [at for at, one in enumerate(by_steps) if one is way]
             if chosen:
-                asked = Cells(
-                    placements=[placements[at] for at in chosen],
-                    neighbours=[beside[at] for at in chosen],
-                )
-                found |= dict(zip(chosen, answer(self.of, asked), strict=True))
-        return Steps.row([found[at] for at in range(len(placements))])
+                steps = answer(self.of, [asked[at] for at in chosen])
+                found |= dict(zip(chosen, steps, strict=True))
+        return Steps.row([found[at] for at in range(len(asked))])
 
     def step(self, cell: Cells) -> CellStep:
         """Return the step on a single placement; as :meth:`steps`."""
@@ -122,6 +119,10 @@ class JobTypeSource:
         )
 
 
+#: A placement, and for each of its kinds the jobs beside the one that is asked about.
+_Asked = tuple[ResolvedPlacement, Neighbours]
+
+
 def _is_by_steps(of: ObservedJobType, placement: ResolvedPlacement, beside: Neighbours) -> bool:
     if of.own is None or not is_modelled(placement, of.job.mode):
         return False
@@ -137,9 +138,9 @@ def _knows_a_load(job: Job, beside: Neighbours) -> bool:
     return known or family_of(split_label(job.job_type or "")[0]) is not None
 
 
-def _by_steps(of: ObservedJobType, cells: Cells) -> list[CellStep]:
+def _by_steps(of: ObservedJobType, asked: Sequence[_Asked]) -> list[CellStep]:
     """Return the steps of replicas of a job of which steps were observed."""
-    placements = cells.placements
+    placements = [placement for placement, _ in asked]
     own, _ = observed_cells(of.job, of.own_observations, of.catalog)
     nearest = nearest_cells(_asked_cells(of, placements), own)
     alike: dict[tuple[str, int], list[int]] = defaultdict(list)
@@ -151,8 +152,7 @@ def _by_steps(of: ObservedJobType, cells: Cells) -> list[CellStep]:
         found = of.steps(ReplicaColumns.of([placements[at] for at in rows]))
         for row, at in enumerate(rows):
             labels = tuple(own.label(int(i)) for i in nearest[at])
-            beside = cells.neighbours[at]
-            answers[at] = _of_step(of, placements[at], beside, found, row, labels)
+            answers[at] = _of_step(of, *asked[at], found, row, labels)
     return [answers[at] for at in range(len(placements))]
 
 
@@ -184,15 +184,12 @@ def _of_step(
     return _cell(of, placement, slower, times, basis, nearest, said)
 
 
-def _by_completion(of: ObservedJobType, cells: Cells) -> list[CellStep]:
+def _by_completion(of: ObservedJobType, asked: Sequence[_Asked]) -> list[CellStep]:
     """Return the steps of cells by what resembles them."""
-    placements = cells.placements
-    asked, table, micro_batches = (
-        _asked_cells(of, placements),
-        of.tables.steps,
-        of.job.accumulation_steps,
-    )
-    found, alone = table.complete(asked), table.complete(asked.on_one_accelerator())
+    placements = [placement for placement, _ in asked]
+    cells, table = _asked_cells(of, placements), of.tables.steps
+    micro_batches = of.job.accumulation_steps
+    found, alone = table.complete(cells), table.complete(cells.on_one_accelerator())
     steps = []
     for at, placement in enumerate(placements):
         ends = (found.median_s[at], found.low_s[at], found.high_s[at])

@@ -143,19 +143,17 @@ def answer_kernels(asked: KernelsQuestion, model: KernelModel, catalog: Catalog)
         *(KernelError(kernel=i, error=error) for i, error in _errors(asked.kernels)),
         *(KernelError(accelerator=j, error=error) for j, error in _errors(specs)),
     ]
-    alone: list[Pair] = []
+    alone: dict[tuple[int, int], Pair] = {}
     answers: dict[tuple[int, int], KernelAnswer] = {}
-    places: list[tuple[int, int]] = []
     for i, j, kernel, spec in _sound_pairs(asked, specs):
         if not kernel.is_collective:
-            alone.append((i, kernel, spec))
-            places.append((i, j))
+            alone[i, j] = i, kernel, spec
             continue
         try:
             answers[i, j] = collective_answer(i, kernel, spec, f"/kernels/{i}")
         except PerfModelError as error:
             errors.append(KernelError(kernel=i, accelerator=j, error=error))
-    answers.update(zip(places, kernel_answers(model, alone), strict=True))
+    answers.update(zip(alone, kernel_answers(model, [*alone.values()]), strict=True))
     return KernelTable(
         kernels=len(asked.kernels),
         accelerators=tuple(None if isinstance(s, PerfModelError) else s.name for s in specs),

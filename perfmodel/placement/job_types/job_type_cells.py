@@ -198,7 +198,7 @@ def has_accelerators(catalog: Catalog, placement: Placement) -> bool:
 
 def _held(name: str, catalog: Catalog) -> AcceleratorSpec:
     """Return an accelerator by its name, or the slice of one that is named."""
-    whole, profile = catalog.with_profile(name)
+    whole, profile = catalog.whole_and_profile(name)
     return part_accelerator(whole, mig_part(whole, profile)) if profile else whole
 
 

@@ -134,7 +134,7 @@ class DeviceTable:
 
     def _known(self, name: str) -> str | None:
         try:
-            whole, profile = self._catalog.with_profile(name)
+            whole, profile = self._catalog.whole_and_profile(name)
             return f"{whole.name}/{mig_part(whole, profile).name}" if profile else whole.name
         except PerfModelError:
             return None
