@@ -158,7 +158,7 @@ def draw_curve(
     return _of_steps(
         spec,
         steps,
-        columns,
+        asked,
         peak_bytes=peak_bytes[1:],
         fits=fits[1:],
         coverage=prediction.coverage,
@@ -180,24 +180,22 @@ def draw_curve_of_type(core: Core, source: JobTypeSource, asked: CurveQuestion) 
     if source.of.own is None:
         placements = [core.resolve(placement_of(n, asked)) for n in (1, *asked.counts)]
         steps = source.steps(Cells(placements=placements))
-        found = [source.estimate(one, steps.at((0, at))) for at, one in enumerate(placements)]
-        return _of_estimates(spec, asked, found)
-    columns = _columns(spec, asked)
-    steps = source.steps(Cells(columns=columns))
-    most = core.resolve(placement_of(max(asked.counts), asked))
-    said = source.estimate(most, steps.at((0, 0)))
+    else:
+        placements = [core.resolve(placement_of(max(asked.counts), asked))]
+        steps = source.steps(Cells(columns=_columns(spec, asked)))
+    answers = [source.estimate(one, steps.at((0, at))) for at, one in enumerate(placements)]
     unknown = np.full(len(asked.counts), np.nan)
     return _of_steps(
         spec,
         steps,
-        columns,
+        asked,
         peak_bytes=unknown,
         # A memory that is not known is no reason to keep a job away.
         fits=np.isnan(unknown),
-        coverage=said.throughput.coverage,
-        out_of_distribution=False,
-        model_version=said.model_version,
-        warnings=said.warnings,
+        coverage=answers[0].throughput.coverage,
+        out_of_distribution=answers[0].out_of_distribution,
+        model_version=answers[0].model_version,
+        warnings=[text for one in answers[-len(asked.counts) :] for text in one.warnings],
     )
 
 
@@ -230,11 +228,11 @@ def _columns(spec: AcceleratorSpec, asked: CurveQuestion) -> ReplicaColumns:
 
 
 def _of_steps(
-    spec: AcceleratorSpec, steps: Steps, columns: ReplicaColumns, *, warnings: Sequence[str],
+    spec: AcceleratorSpec, steps: Steps, asked: CurveQuestion, *, warnings: Sequence[str],
     **facts: Any,
 ) -> Curve:  # fmt: skip
     """Read a curve off a row of steps, the first of which is that of one accelerator."""
-    counts = columns.groups.ranks[1:].astype(np.int64)
+    counts = np.array(asked.counts, dtype=np.int64)
     shape, points = steps.samples_per_second.shape, (0, slice(1, None))
 
     def row(values: FloatArray) -> FloatArray:
@@ -278,8 +276,7 @@ def _of_estimates(
         exposed_communication_s=np.array(exposed),
         efficiency=rate / (counts * one.throughput.samples_per_second),
         peak_bytes=np.array([point.memory.peak_bytes for point in points], dtype=np.float64),
-        # A memory that is not known is no reason to keep a job away.
-        fits=np.array([point.memory.fits is not False for point in points], dtype=np.bool_),
+        fits=np.array([point.memory.fits for point in points], dtype=np.bool_),
         basis=tuple(point.basis for point in points),
         coverage=one.throughput.coverage,
         out_of_distribution=one.out_of_distribution,
