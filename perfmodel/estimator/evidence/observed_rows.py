@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import numpy as np
 
+from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.cells import Cells, predicted_cell
+from perfmodel.estimator.placing.cells import predicted_cell
 from perfmodel.estimator.placing.columns import (
     ReplicaColumns,
     fabric_of,
@@ -27,6 +28,7 @@ from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.step_cells import SingleStep, StepCells
 from perfmodel.placement.estimate import StepNumbers, StepParts
+from perfmodel.placement.topology.topology import Placement
 
 #: An observed step this many times as fast as its arithmetic at the peaks is a mistake.
 BEYOND_THE_PEAK = 1.05
@@ -44,14 +46,20 @@ def least_step_s(prepared: PreparedJob, placement: ResolvedPlacement) -> float:
     float
         Seconds.
     """
-    fastest_s = min(
-        float(node_roofline(prepared.on(kind.accelerator)).compute_s.sum())
-        for kind in placement.kinds
-    )
+    fastest_s = min(_arithmetic_s(prepared, kind.accelerator) for kind in placement.kinds)
     fastest_s *= prepared.step.time_factor
     plan = placement.fabric.plan
     split = plan.tensor * plan.pipeline * plan.context
     return fastest_s / (split * FEWER_MULTIPLICATIONS * BEYOND_THE_PEAK)
+
+
+def _arithmetic_s(prepared: PreparedJob, accelerator: AcceleratorSpec) -> float:
+    """Return what the operators of a job take at the peaks of an accelerator, seconds."""
+    return prepared.once(
+        accelerator,
+        ("arithmetic", accelerator.name),
+        lambda: float(node_roofline(prepared.on(accelerator)).compute_s.sum()),
+    )
 
 
 #: What a host needs to issue one operator of an eager step, with Python around it, seconds.
@@ -77,22 +85,7 @@ def weighed_cells(core: Core, job: Job, seen: Observation, word: str, pointer: s
     InvalidInputError
         It cannot be answered, or cannot be true.
     """
-    alike = replace(job, batch_size=seen.batch_size, accumulation_steps=seen.accumulation_steps)
-    try:
-        prepared = core.prepare(job if alike == job else alike)
-        placement = core.resolve(seen.placement, pointer=f"{pointer}/placement")
-        steps = CAPTURED.steps(predicted_cell(core, prepared, placement))
-    except InvalidInputError as error:
-        if not str(error.pointer or "").startswith(pointer):
-            error.pointer = pointer
-        raise
-    except PerfModelError as error:
-        raise InvalidInputError(
-            f"This observation cannot be weighed: {error}", pointer=pointer
-        ) from error
-    _check_plausible(seen, least_step_s(prepared, placement), pointer)
-    columns = ReplicaColumns.of([placement])
-    return step_cells([prepared], steps.parts.take(0), columns, word, steps.slowdowns)
+    return weighed_steps(core, job, [seen], [pointer], word).cells
 
 
 def divided(
@@ -145,55 +138,51 @@ def weighed_steps(
     InvalidInputError
         One of them cannot be answered, or cannot be true; it is pointed at.
     """
+    cells = [(one.placement, one.batch_size, one.accumulation_steps) for one in seen]
+    asked: dict[_Cell, tuple[PreparedJob, ResolvedPlacement]] = {}
+    # One call of the model for all of them; what is wrong with one is said when its turn comes.
+    with suppress(PerfModelError):
+        asked |= {cell: _looked_up(core, job, cell) for cell in dict.fromkeys(cells)}
+        pairs = [(prepared, spec) for prepared, on in asked.values() for spec in on.accelerators]
+        core.predictions(pairs)
+    known: dict[_Cell, tuple[SingleStep, float]] = {}
+    for cell, one, pointer in zip(cells, seen, pointers, strict=True):
+        if cell not in known:
+            with _pointed_at(pointer):
+                prepared, placement = asked.get(cell) or _looked_up(core, job, cell, pointer)
+                step = CAPTURED.step(predicted_cell(core, prepared, placement))
+                row = single_step(prepared, step.parts, placement, step.slowdowns, word)
+                known[cell] = row, least_step_s(prepared, placement)
+        _check_plausible(one, known[cell][1], pointer)
+    return ObservedSteps.of(StepCells.of_steps([known[cell][0] for cell in cells]), seen)
+
+
+#: Placement, batch size and micro-batches.
+_Cell = tuple[Placement, int, int]
+
+
+def _looked_up(
+    core: Core, job: Job, cell: _Cell, pointer: str = ""
+) -> tuple[PreparedJob, ResolvedPlacement]:
+    placement, batch_size, accumulation_steps = cell
+    alike = replace(job, batch_size=batch_size, accumulation_steps=accumulation_steps)
+    prepared = core.prepare(job if alike == job else alike)
+    return prepared, core.resolve(placement, pointer=f"{pointer}/placement")
+
+
+@contextmanager
+def _pointed_at(pointer: str) -> Iterator[None]:
+    """Let what is wrong with an observation point at it."""
     try:
-        return _weighed_together(core, job, seen, word)
-    except PerfModelError:
-        # One after the other: the first that is wrong is the one to be named.
-        each = [
-            ObservedSteps.of(weighed_cells(core, job, one, word, pointer), [one])
-            for one, pointer in zip(seen, pointers, strict=True)
-        ]
-        return ObservedSteps.join(each)
-
-
-def _weighed_together(
-    core: Core, job: Job, seen: Sequence[Observation], word: str
-) -> ObservedSteps:
-    """Weigh observed steps; those on plain replicas as columns, which takes a tenth as long."""
-    plain: dict[tuple[int, int, int, int], list[int]] = defaultdict(list)
-    placements = [core.resolve(one.placement) for one in seen]
-    pieces = []
-    for at, (one, placement) in enumerate(zip(seen, placements, strict=True)):
-        if placement.is_plain:
-            form = len(placement.kinds), placement.fabric.plan.zero_stage
-            plain[one.batch_size, one.accumulation_steps, *form].append(at)
-        else:
-            pieces.append(ObservedSteps.of(weighed_cells(core, job, one, word, ""), [one]))
-    for (batch_size, accumulation_steps, *_), rows in plain.items():
-        alike = replace(job, batch_size=batch_size, accumulation_steps=accumulation_steps)
-        prepared = core.prepare(job if alike == job else alike)
-        some, asked = [seen[at] for at in rows], [placements[at] for at in rows]
-        if not prepared.is_usual:
-            pieces += [
-                ObservedSteps.of(weighed_cells(core, job, one, word, ""), [one]) for one in some
-            ]
-            continue
-        kinds = {spec.name: spec for placement in asked for spec in placement.accelerators}
-        known = core.predictions([(prepared, spec) for spec in kinds.values()])
-        columns = ReplicaColumns.of(asked)
-        predictions = [dict(zip(kinds, known, strict=True))]
-        steps = CAPTURED.steps(Cells(jobs=[prepared], predictions=predictions, columns=columns))
-        least_s: dict[tuple[str, ...], float] = {}
-        for one, placement in zip(some, asked, strict=True):
-            names = tuple([spec.name for spec in placement.accelerators])
-            if names not in least_s:
-                least_s[names] = least_step_s(prepared, placement)
-            _check_plausible(one, least_s[names], "")
-        row = np.zeros(len(rows), dtype=np.int64), np.arange(len(rows))
-        pieces.append(
-            ObservedSteps.of(step_cells([prepared], steps.parts.take(row), columns, word), some)
-        )
-    return ObservedSteps.join(pieces)
+        yield
+    except InvalidInputError as error:
+        if not str(error.pointer or "").startswith(pointer):
+            error.pointer = pointer
+        raise
+    except PerfModelError as error:
+        raise InvalidInputError(
+            f"This observation cannot be weighed: {error}", pointer=pointer
+        ) from error
 
 
 def step_cells(
@@ -247,6 +236,7 @@ def single_step(
     parts: StepNumbers,
     placement: ResolvedPlacement,
     slowdowns: Sequence[Slowdown] = (),
+    word: str = OBSERVED_JOB,
 ) -> SingleStep:
     """Return one predicted step of a job as a row that a calibration reads, on plain numbers."""
     world = placement.fabric.world_group
@@ -261,7 +251,7 @@ def single_step(
         host_s=host_s,
         input_s=0.0 if parts.input_stall_s else input_s,
         window_share=window_share,
-        job=OBSERVED_JOB,
+        job=word,
         machine=machine_word(placement),
         fabric=fabric_of(placement),
         setting=setting_word(placement),

@@ -27,7 +27,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.evidence.guessed_rows import TypeTables
-from perfmodel.estimator.evidence.observed_rows import weighed_cells
+from perfmodel.estimator.evidence.observed_rows import weighed_steps
 from perfmodel.estimator.placing.columns import machine_word
 from perfmodel.feedback.agreement import Level, agreements
 from perfmodel.graph.job import job_family
@@ -209,11 +209,10 @@ class Strangers:
     def _predicted(self, seen: Observation) -> tuple[float, float] | None:
         assert seen.job is not None
         try:
-            cells = weighed_cells(self._core, seen.job, seen, "", "")
+            return _off(weighed_steps(self._core, seen.job, [seen], [""], ""))
         except PerfModelError as error:
             logger.info("an observation of %s says nothing of others: %s", seen.job.label, error)
             return None
-        return _off(ObservedSteps.of(cells, [seen]))
 
 
 @dataclass(frozen=True, slots=True)

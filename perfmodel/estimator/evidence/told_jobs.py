@@ -15,7 +15,7 @@ from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import guess_of, is_weighed, modelled, observed_rows
-from perfmodel.estimator.evidence.observed_rows import weighed_cells
+from perfmodel.estimator.evidence.observed_rows import weighed_steps
 from perfmodel.estimator.placing.columns import machine_word
 from perfmodel.graph.job import Job, job_family, type_word
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
@@ -141,11 +141,9 @@ class ToldJobs:
         for one in seen:
             assert one.job is not None
             try:
-                cells = weighed_cells(self._core, one.job, one, family, "")
+                rows.append(weighed_steps(self._core, one.job, [one], [""], family))
             except PerfModelError as error:
                 logger.info("an observation of %s says nothing of others: %s", one.job.label, error)
-                continue
-            rows.append(ObservedSteps.of(cells, [one]))
         return ObservedSteps.join(rows) if rows else None
 
 

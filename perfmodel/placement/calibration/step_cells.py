@@ -156,6 +156,20 @@ class StepCells(Columns):
             place=np.arange(rows) if place is None else place,
         )
 
+    @classmethod
+    def of_steps(cls, steps: Sequence[SingleStep]) -> Self:
+        """Return at least one single step of captured jobs, a row each."""
+        named = dict(zip(SingleStep._fields, map(list, zip(*steps, strict=True)), strict=True))
+        parts = np.array(named.pop("parts"), dtype=np.float64).T
+        columns = {name: np.array(values) for name, values in named.items()}
+        return cls(
+            parts=StepParts(**dict(zip(StepNumbers._fields, parts, strict=True))),
+            device_s=np.array([one.device_s for one in steps]),
+            guessed=np.zeros(len(steps), dtype=np.bool_),
+            place=np.arange(len(steps)),
+            **columns,
+        )
+
     @property
     def communicates(self) -> npt.NDArray[np.bool_]:
         """Which of them share gradients."""
