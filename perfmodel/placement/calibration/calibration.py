@@ -37,7 +37,7 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps, correct_weighed
 from perfmodel.placement.calibration.correcting.single_step import SingleSteps
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
-from perfmodel.placement.calibration.paired_rows import PairedRows
+from perfmodel.placement.calibration.paired_rows import ObservedColumns, PairedRows
 from perfmodel.placement.calibration.posterior import Posterior, Weighed, probable
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
 from perfmodel.placement.calibration.step_cells import StepCells
@@ -107,10 +107,12 @@ def calibrate(observed: ObservedSteps, prior: ResidualPrior | None = None) -> Ca
         The fitted one by default.
     """
     known, rows = prior or fitted_prior(), observed.pooled()
-    found = probable(rows, known)
+    pairs = PairedRows.of(rows.cells, [ObservedColumns.of(rows.cells)])
+    found = probable(rows, known, pairs)
     if known.bare != 1 and not rows.cells.guessed.any():
         # Of a script or of a bare step: what was observed decides.
-        found = sorted([*found, *probable(rows, known.of_bare_steps)], key=lambda one: one.cost)
+        bare = probable(rows, known.of_bare_steps, pairs)
+        found = sorted([*found, *bare], key=lambda one: one.cost)
     costs = np.array([one.cost for one in found])
     shares = np.exp((costs.min() - costs) / 2)
     shares = np.where(shares > _LEAST_SHARE * shares.sum(), shares, 0.0)

@@ -211,11 +211,11 @@ class _Search:
         paired = covariance[:, compared.rows[:, None], compared.rows]
         coefficients, residual = np.zeros(mean.shape), mean
         at, here = start, self._response(start)
-        trust = self._trust(here)
+        missing = self._missing(here)
+        trust = self._trust(missing)
         for _ in range(_ITERATIONS):
             errors, before = compared.errors(trust), here.channels
             slopes = compared.of_channels(here.by_channel)
-            missing = self._off(here)
             target = missing + np.einsum("fj,fj->j", slopes, (at - mean)[:, compared.rows])
             weights = np.linalg.solve(spread_of(paired, slopes) + errors, target)
             pulls = [np.bincount(compared.rows, one, mean.shape[1]) for one in slopes * weights]
@@ -229,12 +229,13 @@ class _Search:
             while True:
                 at, tried = residual + length * moved, coefficients + length * step
                 here = self._response(at)
-                cost = misfit(self._off(here)) + np.sum(tried * (at - mean))
+                missing = self._missing(here)
+                cost = misfit(missing) + np.sum(tried * (at - mean))
                 if cost <= most or length <= _SHORTEST_STEP:
                     break
                 length *= _SHORTEN
             coefficients, residual = tried, at
-            trust = self._trust(here)
+            trust = self._trust(missing)
             if np.abs(here.channels - before).max() < _ENOUGH:
                 break
         return self._posterior(here, residual, coefficients, wider, trust, paired)
@@ -252,10 +253,10 @@ class _Search:
         compared, prior, moved = self._compared, self._prior, residual - self._mean
         slopes = compared.of_channels(here.by_channel)
         spread = spread_of(paired, slopes)
-        off, errors = self._off(here), compared.errors(trust)
-        odd, freedom = self._odd(here), prior.noise.freedom
+        missing, errors = self._missing(here), compared.errors(trust)
+        odd, freedom = self._odd(missing), prior.noise.freedom
         misfit = (freedom + 1) * np.sum(np.log1p(odd / freedom))
-        volume = np.linalg.slogdet(spread + compared.errors(np.ones(len(off))))[1]
+        volume = np.linalg.slogdet(spread + compared.errors(np.ones(len(missing))))[1]
         return Posterior(
             prior=prior,
             seen=self._seen,
@@ -267,23 +268,24 @@ class _Search:
             slopes=slopes,
             precision=np.asarray(np.linalg.inv(spread + errors)),
             own=compared.own(trust),
-            weights=np.asarray(np.linalg.solve(errors, off)),
+            weights=np.asarray(np.linalg.solve(errors, missing)),
             scatter=self._observed.scatter,
             cost=float(misfit + volume + np.sum(coefficients * moved)),
         )
 
-    def _off(self, here: Responded) -> FloatArray:
+    def _missing(self, here: Responded) -> FloatArray:
+        """Return what the compared numbers are above those of steps."""
         return self._compared.values - self._compared.of_channels(here.channels)
 
-    def _odd(self, here: Responded) -> FloatArray:
+    def _odd(self, missing: FloatArray) -> FloatArray:
         """Return squares of what is missing over what is usual."""
         compared = self._compared
-        return np.asarray(self._off(here) ** 2 / (compared.variance + compared.repeat))
+        return np.asarray(missing**2 / (compared.variance + compared.repeat))
 
-    def _trust(self, here: Responded) -> FloatArray:
+    def _trust(self, missing: FloatArray) -> FloatArray:
         """Return the weights of Student's distribution; nobody is trusted more than a Gaussian."""
         freedom = self._prior.noise.freedom
-        return np.minimum((freedom + 1) / (freedom + self._odd(here)), 1.0)
+        return np.minimum((freedom + 1) / (freedom + self._odd(missing)), 1.0)
 
 
 def _misfit(errors: FloatArray) -> Callable[[FloatArray], float]:
