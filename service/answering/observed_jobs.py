@@ -26,11 +26,10 @@ T = TypeVar("T", ObservedJob | None, ObservedJobType)
 _MOST_JOBS, _MOST_TYPES = 1_024, 256
 
 
-class _Weighed(NamedTuple, Generic[T]):
-    """A job as it was observed, and what that was made of."""
+class _Made(NamedTuple, Generic[T]):
+    """What was made of a job, and of what: it is that for as long as this is the same object."""
 
-    seen: tuple[Observation, ...]
-    strangers: Strangers | None
+    of: tuple[Observation, ...] | Strangers
     job: T
 
 
@@ -42,21 +41,28 @@ class ObservedJobs:
         self._feed = state.feed
         # Nothing but job types rests on what is in memory alone.
         self._of_types_alone = isinstance(state, InMemoryState)
-        self._observed: LruCache[str, _Weighed[ObservedJob | None]] = LruCache(_MOST_JOBS)
-        self._types: LruCache[str, _Weighed[ObservedJobType]] = LruCache(_MOST_TYPES)
+        self._observed: LruCache[str, _Made[ObservedJob | None]] = LruCache(_MOST_JOBS)
+        self._unobserved: LruCache[str, _Made[ObservedJob | None]] = LruCache(_MOST_JOBS)
+        self._types: LruCache[str, _Made[ObservedJobType]] = LruCache(_MOST_TYPES)
         self._strangers: Strangers | None = None
 
     def of(self, prepared: PreparedJob) -> ObservedJob | None:
         """Return a job as the stored observations let it appear; None where there are none.
 
-        May wait for the database and for the calibration.
+        Strangers are asked about where nothing was observed of the job itself. May wait for the
+        database and for the calibration.
         """
         seen = () if self._of_types_alone else self._feed.of(prepared.family)
+        if seen:
+            make = partial(self._weighed, prepared, seen)
+            own = _made(self._observed, prepared.key, seen, make)
+            if own is not None:
+                return own
         strangers = self.strangers()
-        if not seen and strangers is None:
+        if strangers is None:
             return None
-        make = partial(self._weighed, prepared, seen, strangers)
-        return _renewed(self._observed, prepared.key, seen, strangers, make)
+        make = partial(self._estimator.observed, prepared, (), strangers)
+        return _made(self._unobserved, prepared.key, strangers, make)
 
     def of_type(self, job: Job) -> ObservedJobType:
         """Return a job that is known by its type alone, with what is stored of it and of others."""
@@ -65,7 +71,12 @@ class ObservedJobs:
         def make() -> ObservedJobType:
             return self._estimator.job_type(job, self.counting(job), strangers)
 
-        return _renewed(self._types, job_reference(job), seen, strangers, make)
+        key = job_reference(job)
+        made = _made(self._types, key, seen, make)
+        if made.strangers is not strangers:
+            made = made.with_strangers(strangers)
+            self._types.put(key, _Made(seen, made))
+        return made
 
     def strangers(self) -> Strangers | None:
         """Return what was observed of all jobs, if anything; the same until something is added."""
@@ -98,33 +109,37 @@ class ObservedJobs:
 
     def known(self, prepared: PreparedJob) -> tuple[bool, ObservedJob | None]:
         """Return whether :meth:`of` would answer from memory, and what; never waits."""
-        seen, of_all = self._feed.known(prepared.family), self._feed.known(None)
-        if seen is None or of_all is None:
+        seen = self._feed.known(prepared.family)
+        if seen is None:
             return False, None
-        if not seen and not of_all:
+        if seen:
+            own = self._observed.get(prepared.key)
+            if own is None or own.of is not seen:
+                return False, None
+            if own.job is not None:
+                return True, own.job
+        of_all, strangers = self._feed.known(None), self._strangers
+        if of_all is None or (() if strangers is None else strangers.observations) is not of_all:
+            return False, None
+        if strangers is None:
             return True, None
-        strangers = self._strangers
-        if (() if strangers is None else strangers.observations) is not of_all:
+        unobserved = self._unobserved.get(prepared.key)
+        if unobserved is None or unobserved.of is not strangers:
             return False, None
-        known = self._observed.get(prepared.key)
-        if known is None or known.seen is not seen or known.strangers is not strangers:
-            return False, None
-        return True, known.job
+        return True, unobserved.job
 
     def knows(self, job: Job) -> bool:
         """Tell whether what was observed of a job is in memory."""
         return self._feed.known(job_family(job)) is not None
 
-    def _weighed(
-        self, prepared: PreparedJob, seen: Sequence[Observation], strangers: Strangers | None
-    ) -> ObservedJob | None:
+    def _weighed(self, prepared: PreparedJob, seen: Sequence[Observation]) -> ObservedJob | None:
         try:
-            return self._estimator.observed(prepared, seen, strangers)
+            return self._estimator.observed(prepared, seen)
         except InvalidInputError as error:
             # They were weighed when they came in; since then a model or a device has changed.
             logger.warning("an observation of %s counts no longer: %s", prepared.job.label, error)
         still = [one for one in seen if self._ok(prepared, one)]
-        return self._estimator.observed(prepared, still, strangers)
+        return self._estimator.observed(prepared, still)
 
     def _resolves(self, seen: Observation) -> bool:
         try:
@@ -141,20 +156,15 @@ class ObservedJobs:
         return True
 
 
-def _renewed(
-    kept: LruCache[str, _Weighed[T]],
+def _made(
+    kept: LruCache[str, _Made[T]],
     key: str,
-    seen: tuple[Observation, ...],
-    strangers: Strangers | None,
+    of: tuple[Observation, ...] | Strangers,
     make: Callable[[], T],
 ) -> T:
-    """Return a job that is kept, made again where it was observed since, or others were."""
+    """Return a job that is kept, made again where it was made of something else."""
     known = kept.get(key)
-    if known is None or known.seen is not seen:
-        known = _Weighed(seen, strangers, make())
-    elif known.strangers is not strangers:
-        known = _Weighed(seen, strangers, known.job and known.job.with_strangers(strangers))
-    else:
-        return known.job
-    kept.put(key, known)
+    if known is None or known.of is not of:
+        known = _Made(of, make())
+        kept.put(key, known)
     return known.job

@@ -134,10 +134,6 @@ class ObservedJob:
             return False
         return strangers is None or strangers.is_ready(machine, self.family)
 
-    def with_strangers(self, strangers: Strangers | None) -> Self:
-        """Return the same job beside what others reported."""
-        return replace(self, strangers=strangers)
-
     def _weighed_on(self, machine: str, told: ToldJobs) -> Calibration | None:
         if self.calibration is None and self.prior.gap is None:
             return told.calibration(machine, self.family)

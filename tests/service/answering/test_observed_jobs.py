@@ -9,9 +9,10 @@ from fastapi import FastAPI
 from waiting import PATIENCE_S
 
 from perfmodel.estimator import Estimator, PreparedJob
+from perfmodel.graph.job import Job
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.requests import parse_job
-from perfmodel.store.state.observation_records import StoredObservation
+from perfmodel.store.state.observation_records import ObservationFilter, StoredObservation
 from perfmodel.types import Basis
 from service.answering.observed_jobs import ObservedJobs
 from service.state.state import State, stored_job
@@ -42,9 +43,11 @@ def observed(estimator: Estimator, state: State) -> ObservedJobs:
     return ObservedJobs(estimator, state)
 
 
-def _store(state: State, key: str, step_time_s: float, placement: str = f'"{A100}"') -> None:
+def _store(
+    state: State, key: str, step_time_s: float, placement: str = f'"{A100}"', job: Job = JOB
+) -> None:
     seen = StoredObservation(
-        job=stored_job(dataclasses.replace(JOB, batch_size=32)),
+        job=stored_job(dataclasses.replace(job, batch_size=32)),
         key=key,
         content_hash=key,
         placement=placement,
@@ -91,6 +94,34 @@ def test_a_job_is_weighed_once_for_each_change(
     assert observed.known(prepared) == (False, None)
     second = observed.of(prepared)
     assert second is not None and len(second.observations) == 2
+
+
+def test_what_is_observed_of_others_is_nothing_to_a_job_that_was_observed_itself(
+    estimator: Estimator, state: State, observed: ObservedJobs, prepared: PreparedJob
+) -> None:
+    seconds = estimator.answer(prepared, estimator.core.resolve(parse_placement(A100))).step_time_s
+    _store(state, "1", seconds)
+    first = observed.of(prepared)
+    _store(state, "2", 2 * seconds, job=dataclasses.replace(JOB, model="timm/resnet18"))
+    assert observed.known(prepared) == (True, first)
+    assert observed.of(prepared) is first
+
+
+def test_strangers_are_heard_again_when_all_of_a_job_was_taken_back(
+    estimator: Estimator, state: State, observed: ObservedJobs, prepared: PreparedJob
+) -> None:
+    seconds = estimator.answer(prepared, estimator.core.resolve(parse_placement(A100))).step_time_s
+    _store(state, "1", seconds)
+    _store(state, "2", 2 * seconds, job=dataclasses.replace(JOB, model="timm/resnet18"))
+    own = observed.of(prepared)
+    assert own is not None and own.observations and not own.shift(A100).reporters
+    assert state.observations.remove(ObservationFilter(key="1")) == 1
+    state.feed.forget_all()
+    assert observed.known(prepared) == (False, None)
+    found = observed.of(prepared)
+    assert found is not None and not found.observations
+    assert found.shift(A100).reporters == 1
+    assert observed.known(prepared) == (True, found)
 
 
 def test_what_can_no_longer_be_weighed_is_left_out(
