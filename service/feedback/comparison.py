@@ -26,7 +26,8 @@ from perfmodel.store.feedback import StoredResidual, Uncompared
 from service.answering.answerer import Answerer
 from service.observations.plausibility import kind_of
 from service.observations.predicted_cells import PredictedCells
-from service.state.state import State, readable_observations
+from service.state.state import State
+from service.state.stored_forms import readable_observations
 
 logger = logging.getLogger(__name__)
 

@@ -10,20 +10,17 @@ from typing import Any, NamedTuple
 import orjson
 
 from perfmodel.errors import InvalidInputError, MissingExtraError, PerfModelError
-from perfmodel.estimator.core.resolved_placement import rough_bytes
 from perfmodel.graph.job import Job
 from perfmodel.graph.json_values import as_number, as_object, as_text, refuse_unknown, shown
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
-from perfmodel.placement.topology.parse import format_placement
-from perfmodel.placement.topology.topology import Placement
 from perfmodel.requests import parse_observation
 from perfmodel.store.state.jobs import StoredJob
 from perfmodel.store.state.observation_records import ObservationState, Outcome, StoredObservation
 from service.dispatch.dispatcher import Dispatcher
 from service.http.errors import problem_of
 from service.observations.plausibility import Bounds, Plausibility
-from service.state.state import stored_job
+from service.state.stored_forms import stored_job, stored_placement
 
 #: Most observations of one request.
 MOST_OBSERVATIONS = 2_000
@@ -59,7 +56,7 @@ class _Judged(NamedTuple):
 
 
 class ObservationIntake:
-    """Takes observations in; a job and a placement that came before are not read again."""
+    """Takes observations in; a job that came before is not read again."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
@@ -68,11 +65,6 @@ class ObservationIntake:
         self._plausibility = Plausibility(dispatcher.estimator, state.feed)
         self._jobs: LruCache[bytes, tuple[Job, StoredJob]] = LruCache(
             4_096, weigh=lambda written, job: len(written), most_weight=_MOST_BYTES
-        )
-        self._placements: LruCache[Placement, str] = LruCache(
-            16_384,
-            weigh=lambda placement, written: rough_bytes(placement),
-            most_weight=2 * _MOST_BYTES,
         )
 
     async def take(self, body: Any, *, reporter: str = "") -> dict[str, Any]:
@@ -171,7 +163,7 @@ class ObservationIntake:
         of_job = {"batch_size": job.batch_size, "accumulation_steps": job.accumulation_steps}
         measured = {name: stated[name] for name in _MEASURED if name in stated}
         seen = parse_observation(of_job | measured, pointer)
-        placement = self._placement(seen.placement)
+        placement = stored_placement(seen.placement)
         software: _Software = ()
         key = lasts_s = None
         if "software" in stated:
@@ -213,15 +205,6 @@ class ObservationIntake:
             known = (job, stored_job(job))
             self._jobs.put(written, known)
         return known
-
-    def _placement(self, placement: Placement) -> str:
-        written = self._placements.get(placement)
-        if written is None:
-            written = orjson.dumps(
-                format_placement(placement), option=orjson.OPT_SORT_KEYS
-            ).decode()
-            self._placements.put(placement, written)
-        return written
 
 
 def _observations_of(body: Any) -> list[Any]:

@@ -17,7 +17,7 @@ from service.http.documentation import json_body, problems, schema_ref
 from service.http.errors import not_found
 from service.routes.paging import Cursor, Limit, page_response
 from service.schemas.state_bodies import JobEntry, JobRegistered, JobsAnswer
-from service.state.state import stored_job
+from service.state.stored_forms import stored_job
 
 router = APIRouter(tags=["jobs"])
 

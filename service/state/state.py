@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import orjson
 
-from perfmodel.errors import InvalidInputError, NotInTimeError, UnknownJobError
+from perfmodel.errors import NotInTimeError, UnknownJobError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
-from perfmodel.graph.job import Job, job_content, job_family, job_reference
-from perfmodel.graph.job_form import parse_job
 from perfmodel.graph.json_values import refuse_unknown
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
-from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.store.campaigns import CampaignStore, ReferenceStore
 from perfmodel.store.feedback import AlarmStore, ResidualStore
 from perfmodel.store.retraining import RetrainingLogStore, RetrainingStore, TriggerStore
 from perfmodel.store.sql.shared_store import RevisionWatch
 from perfmodel.store.state.accelerators import AcceleratorStore
 from perfmodel.store.state.database import Database
-from perfmodel.store.state.jobs import JobStore, StoredJob
+from perfmodel.store.state.jobs import JobStore
 from perfmodel.store.state.observation_feed import ObservationFeed
-from perfmodel.store.state.observation_records import StoredObservation
 from perfmodel.store.state.observation_writer import ObservationWriter
 from perfmodel.store.state.observations import ObservationStore
 from perfmodel.store.state.operations import OperationStore
 from perfmodel.store.state.prices import REVISION as PRICES
 from perfmodel.store.state.prices import PriceStore, RememberedPrices
+from service.state.stored_forms import readable_observations
 
 _REFERENCE = re.compile(r"[0-9a-f]{32}")
 
@@ -128,13 +124,6 @@ def resolve_job_reference(value: Any, store: JobFinder, *, pointer: str = "/job"
     return found
 
 
-logger = logging.getLogger(__name__)
-
-
-#: Who reported what was stored before reporters were.
-UNKNOWN = "unknown"
-
-
 class State:
     """Everything that is kept in one database; may be shared by threads.
 
@@ -180,58 +169,6 @@ class State:
         self.writer.close()
         self.feed.close()
         self.database.close()
-
-
-#: Jobs by their content as it is kept.
-_JOBS: LruCache[str, Job] = LruCache(
-    4_096, weigh=lambda content, job: len(content), most_weight=16 * 2**20
-)
-
-
-def stored_job(job: Job) -> StoredJob:
-    """Return a job as it is kept; it is not read again from what is said here."""
-    content = job_content(job).decode()
-    _JOBS.put(content, job)
-    return StoredJob(ref=job_reference(job), family=job_family(job), content=content)
-
-
-def readable_observations(stored: Sequence[StoredObservation]) -> tuple[Observation, ...]:
-    """Return stored observations as answers use them, with their jobs where these came along.
-
-    One that cannot be read is passed over.
-    """
-    found = []
-    for seen in stored:
-        try:
-            job = _job(seen.job.content) if seen.job.content else None
-        except (InvalidInputError, orjson.JSONDecodeError) as error:
-            logger.warning("job %s cannot be read: %s", seen.job.ref, error)
-            continue
-        try:
-            placement = parse_placement(orjson.loads(seen.placement))
-        except InvalidInputError as error:
-            logger.warning("observation %s of job %s: %s", seen.key, seen.job.ref, error)
-            continue
-        found.append(
-            Observation(
-                placement=placement,
-                batch_size=seen.batch_size,
-                step_time_s=seen.step_time_s,
-                sync_time_s=seen.sync_time_s,
-                accumulation_steps=seen.accumulation_steps,
-                job=job,
-                reporter=seen.reporter or UNKNOWN,
-            )
-        )
-    return tuple(found)
-
-
-def _job(content: str) -> Job:
-    known = _JOBS.get(content)
-    if known is None:
-        known = parse_job(orjson.loads(content))
-        _JOBS.put(content, known)
-    return known
 
 
 class InMemoryState:

@@ -15,7 +15,8 @@ from perfmodel.requests import parse_job
 from perfmodel.store.state.observation_records import ObservationFilter, StoredObservation
 from perfmodel.types import Basis
 from service.answering.observed_jobs import ObservedJobs
-from service.state.state import State, stored_job
+from service.state.state import State
+from service.state.stored_forms import stored_job
 
 JOB = parse_job({"model": "timm/resnet50", "mode": "training", "batch_size": 64})
 A100 = "A100-SXM4-80GB"
