@@ -15,6 +15,7 @@ from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.graph.job import Job, job_family, job_reference
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.calibration.residual_prior import fitted_prior
 from service.state.state import AnyState, InMemoryState
 
 logger = logging.getLogger(__name__)
@@ -45,6 +46,8 @@ class ObservedJobs:
         self._unobserved: LruCache[str, _Made[ObservedJob | None]] = LruCache(_MOST_JOBS)
         self._types: LruCache[str, _Made[ObservedJobType]] = LruCache(_MOST_TYPES)
         self._strangers: Strangers | None = None
+        # Read now: the first observation need not wait for it.
+        fitted_prior()
 
     def of(self, prepared: PreparedJob) -> ObservedJob | None:
         """Return a job as the stored observations let it appear; None where there are none.
