@@ -10,6 +10,7 @@ from typing import Generic, NamedTuple, TypeVar
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator import Estimator, PreparedJob
 from perfmodel.estimator.evidence.observed_job import ObservedJob
+from perfmodel.estimator.evidence.observed_rows import weighed_cells
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.graph.job import Job, job_family, job_reference
@@ -141,7 +142,7 @@ class ObservedJobs:
         except InvalidInputError as error:
             # They were weighed when they came in; since then a model or a device has changed.
             logger.warning("an observation of %s counts no longer: %s", prepared.job.label, error)
-        still = [one for one in seen if self._ok(prepared, one)]
+        still = [one for one in seen if self._can_be_weighed(prepared, one)]
         return self._estimator.observed(prepared, still)
 
     def _resolves(self, seen: Observation) -> bool:
@@ -151,9 +152,9 @@ class ObservedJobs:
             return False
         return True
 
-    def _ok(self, prepared: PreparedJob, seen: Observation) -> bool:
+    def _can_be_weighed(self, prepared: PreparedJob, seen: Observation) -> bool:
         try:
-            self._estimator.observed(prepared, [seen])
+            weighed_cells(self._estimator.core, prepared.job, seen, "", "")
         except InvalidInputError:
             return False
         return True

@@ -198,7 +198,10 @@ class ObservationIntake:
         return _Judged(kept, bounds)
 
     def _job(self, value: Any, pointer: str) -> tuple[Job, StoredJob]:
-        written = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+        try:
+            written = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+        except orjson.JSONEncodeError as error:
+            raise InvalidInputError(f"The job cannot be read: {error}.", pointer=pointer) from error
         known = self._jobs.get(written)
         if known is None:
             job = self._dispatcher.models.serving.read_job(value, pointer=pointer)

@@ -57,6 +57,19 @@ def test_who_comes_during_a_transaction_shares_the_next(store: ObservationStore)
     writer.close()
 
 
+def test_one_that_does_not_wait_any_more_stops_no_other(store: ObservationStore) -> None:
+    held = HeldStore(store)
+    writer = ObservationWriter(held)  # type: ignore[arg-type]
+    first, gone, other = _fill(writer, held, 2)
+    assert not first.cancel()  # it is being written
+    assert gone.cancel()
+    held.free.set()
+    later = writer.submit([stored_observation("later")])
+    assert [one.result(PATIENCE_S) for one in (first, other, later)] == [[Outcome.ADDED]] * 3
+    writer.close()
+    assert writer.waiting == 0
+
+
 def test_each_caller_gets_its_own_outcomes(store: ObservationStore) -> None:
     writer = ObservationWriter(store)
     with ThreadPoolExecutor(4) as pool:

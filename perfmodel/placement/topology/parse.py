@@ -66,6 +66,10 @@ def read_long_form(value: Mapping[str, Any], pointer: str = "/placement") -> Pla
     """
     fields = Fields(value, pointer, what="placement")
     listed = tuple(_node(Fields(n, p, what="node")) for n, p in fields.items("nodes"))
+    if not listed:
+        raise InvalidPlacementError(
+            "A placement needs at least one node; got none.", pointer=f"{pointer}/nodes"
+        )
     rented = rented_hosts(listed, _network(fields), pointer=pointer)
     placement = Placement(
         nodes=rented.nodes,

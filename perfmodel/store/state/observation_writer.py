@@ -92,6 +92,8 @@ class ObservationWriter:
                 self._count -= size
             if not group:
                 return
+            # Who waits no longer is passed over; from here on nobody can leave.
+            group = [one for one in group if one[1].set_running_or_notify_cancel()]
             try:
                 outcomes = self._store.add([seen for some, _ in group for seen in some])
             except Exception as error:  # whatever went wrong, somebody waits to hear of it

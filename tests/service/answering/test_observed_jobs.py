@@ -135,3 +135,18 @@ def test_what_can_no_longer_be_weighed_is_left_out(
     found = observed.of(prepared)
     assert found is not None
     assert len(found.observations) == 1
+
+
+def test_one_that_can_no_longer_be_weighed_costs_one_calibration_of_the_others(
+    estimator: Estimator, state: State, observed: ObservedJobs, prepared: PreparedJob
+) -> None:
+    seconds = estimator.answer(prepared, estimator.core.resolve(parse_placement(A100))).step_time_s
+    for key in range(9):
+        _store(state, str(key), (1 + key / 100) * seconds)
+    # Faster than its arithmetic: an administrator believes it, or the device was edited since.
+    _store(state, "too fast", seconds / 1e3)
+    before = len(estimator.core.evidence)
+    found = observed.of(prepared)
+    assert found is not None and len(found.observations) == 4  # of the newest five
+    # As it was stored, and as it is returned.
+    assert len(estimator.core.evidence) - before <= 2
