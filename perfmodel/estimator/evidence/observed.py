@@ -286,7 +286,12 @@ class Observed:
         found = calibration.single_steps.correct(asked)
         if found is not None:
             return _corrected(step, found, observed, machine)
-        return self.steps(cell).at((0, 0))
+        key = prepared.key, placement
+        measured = observed.measured.get(key)
+        if measured is None:
+            measured = self.steps(cell).at((0, 0))
+            observed.measured.put(key, measured)
+        return measured
 
     def steps(self, cells: Cells) -> Steps:
         """Return the steps of some cells, corrected."""

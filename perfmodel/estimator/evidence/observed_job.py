@@ -18,8 +18,10 @@ from perfmodel.estimator.evidence.observed_rows import OBSERVED_JOB, divided, we
 from perfmodel.estimator.evidence.strangers import Shift, Strangers
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.placing.cells import CellStep
 from perfmodel.estimator.placing.columns import machine_word
 from perfmodel.graph.job import Job, job_family
+from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
 from perfmodel.placement.calibration.correcting.unobserved_script import (
     UnobservedScript,
@@ -28,6 +30,9 @@ from perfmodel.placement.calibration.correcting.unobserved_script import (
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
+
+#: Steps of observed cells that are remembered of one job.
+_MOST_MEASURED = 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +53,9 @@ class ObservedJob:
         What anybody reported of other jobs.
     prior : ResidualPrior
         What is believed of the job before it is observed.
+    measured : LruCache
+        Steps of cells that were observed themselves, by the key of the job and the placement: they
+        are asked about again and again, and take a hundred times as long as others.
     """
 
     calibration: Calibration | None
@@ -57,6 +65,9 @@ class ObservedJob:
     told: ToldJobs | None = None
     strangers: Strangers | None = None
     prior: ResidualPrior = field(default_factory=fitted_prior)
+    measured: LruCache[tuple[str, ResolvedPlacement], CellStep] = field(
+        default_factory=lambda: LruCache(_MOST_MEASURED), repr=False, compare=False
+    )
     _on: dict[str, Calibration | None] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod

@@ -8,6 +8,7 @@ import pytest
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
+from perfmodel.estimator.evidence import observed as observed_steps
 from perfmodel.estimator.evidence.observed_rows import weighed_cells, weighed_steps
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.graph.job import Job
@@ -15,7 +16,7 @@ from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.parse import parse_placement
-from perfmodel.types import LADDER, Mode, Precision
+from perfmodel.types import LADDER, Basis, Mode, Precision
 
 JOB = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=2000)
 OTHER = replace(JOB, precision=Precision.TF32)
@@ -75,6 +76,24 @@ def test_one_cell_is_that_of_a_table(estimator: Estimator, place: str, known: st
     assert found[6:] == expected[6:]
     if place in ("A10", "4xA10"):
         assert found[3] != pytest.approx(plain.step_time_s, rel=1e-3)
+
+
+def test_a_cell_that_was_observed_is_worked_out_once_and_again_when_it_is_observed_again(
+    estimator: Estimator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = estimator.core.prepare(JOB)
+    resolved = estimator.core.resolve(parse_placement("A10"))
+    observed = estimator.observed(prepared, OWN)
+    first = estimator.answer(prepared, resolved, observed)
+    assert first.basis is Basis.MEASURED
+    with monkeypatch.context() as without_columns:
+        without_columns.delattr(observed_steps, "Correction")
+        assert numbers(estimator.answer(prepared, resolved, observed)) == numbers(first)
+    slower = estimator.observed(prepared, [replace(one, step_time_s=0.5) for one in OWN])
+    # Each knows its own: whatever was asked of the other, it answers as if asked first.
+    second = estimator.answer(prepared, resolved, slower)
+    assert second.step_time_s > 10 * first.step_time_s
+    assert numbers(estimator.answer(prepared, resolved, observed)) == numbers(first)
 
 
 def test_steps_that_are_weighed_together_are_those_of_each(estimator: Estimator) -> None:
