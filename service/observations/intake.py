@@ -27,6 +27,9 @@ MOST_OBSERVATIONS = 2_000
 #: Most characters of a key.
 MOST_OF_A_KEY = 200
 
+#: Observations that are judged in one turn; between two of them others have theirs.
+_IN_ONE_TURN = 64
+
 #: What jobs that were read before take together at most, as JSON.
 _MOST_BYTES = 32 * 2**20
 
@@ -87,8 +90,14 @@ class ObservationIntake:
         StoreError
             The database cannot be written: nothing of the request is acknowledged.
         """
-        judged = await self._dispatcher.threads.run(self._read, _observations_of(body), reporter)
+        values = _observations_of(body)
+        judged: list[_Judged | PerfModelError] = []
+        for first in range(0, len(values), _IN_ONE_TURN):
+            some = values[first : first + _IN_ONE_TURN]
+            judged += await self._dispatcher.threads.run(self._read, some, first, reporter)
         kept = [one for one in judged if isinstance(one, _Judged)]
+        if not kept and isinstance(judged[0], PerfModelError):
+            raise judged[0]
         self._depth.inc(len(kept))
         try:
             written = self._state.writer.submit([one.stored for one in kept])
@@ -123,20 +132,21 @@ class ObservationIntake:
                 high=predicted.high,
             )
 
-    def _read(self, values: Sequence[Any], reporter: str) -> list[_Judged | PerfModelError]:
+    def _read(
+        self, values: Sequence[Any], first: int, reporter: str
+    ) -> list[_Judged | PerfModelError]:
+        """Judge some observations of a request, of which the first has this position."""
         estimator = self._dispatcher.estimator
         if self._plausibility.estimator is not estimator:
             # It remembers what one version of the model says.
             self._plausibility = Plausibility(estimator, self._state.feed)
         plausibility = self._plausibility
         read: list[_Judged | PerfModelError] = []
-        for position, value in enumerate(values):
+        for position, value in enumerate(values, first):
             try:
                 read.append(self._judge(value, f"/observations/{position}", plausibility, reporter))
             except _OF_ONE as error:
                 read.append(error)
-        if isinstance(read[0], PerfModelError) and not any(isinstance(r, _Judged) for r in read):
-            raise read[0]
         return read
 
     def _judge(

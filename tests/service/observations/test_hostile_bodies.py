@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from waiting import until
+
+from perfmodel.graph.job import Job
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.store.state.jobs import StoredJob
+from service.observations.plausibility import Bounds, Plausibility
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
 GOOD: dict[str, Any] = {"job": JOB, "placement": "A100-SXM4-80GB", "step_time_s": 0.05}
@@ -93,6 +101,39 @@ def test_more_than_one_request_may_carry_is_refused(
     response = _send(shared, *["{}"] * count)
     assert response.status_code == status
     assert _send(shared, _written()).status_code == 200
+
+
+def test_a_long_list_lets_others_in_between(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[float] = []
+    bounds = Plausibility.bounds
+
+    def slow(self: Plausibility, job: Job, stored: StoredJob, seen: Observation, by: str) -> Bounds:
+        judged.append(seen.step_time_s)
+        time.sleep(2e-3)
+        return bounds(self, job, stored, seen, by)
+
+    _send(client, _written())  # so that the job is captured
+    monkeypatch.setattr(Plausibility, "bounds", slow)
+    long = [_written(step_time_s=2.0 + number) for number in range(600)]
+    with ThreadPoolExecutor(4) as pool:
+        # As many as there are threads, and one.
+        sent = [pool.submit(_send, client, *long) for _ in range(4)]
+        until(lambda: len(judged) > 100)
+        assert _send(client, _written(step_time_s=1.0)).status_code == 200
+        items = sent[0].result().json()["observations"]
+    # Not behind all of a list; whose answer is in its order all the same.
+    assert judged.index(1.0) < 600
+    assert [item["reason"].split()[2] for item in items[::200]] == ["2", "202", "402"]
+
+
+def test_the_first_that_is_wrong_is_named_where_all_are(shared: TestClient) -> None:
+    response = _send(shared, *[_written(batch_size=0)] * 70, _written(key=" "))
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["pointer"] == "/observations/0/batch_size"
+    beyond = _send(shared, *[_written()] * 70, _written(key=" ")).json()["observations"]
+    assert beyond[70]["problem"]["errors"][0]["pointer"] == "/observations/70/key"
 
 
 def test_numbers_at_the_ends_of_their_range_are_kept_and_not_believed(either: TestClient) -> None:
