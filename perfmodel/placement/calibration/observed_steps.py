@@ -150,8 +150,10 @@ class Comparisons:
         observed : ObservedSteps
             Pooled.
         """
-        step, sync = observed.step_time_s, observed.sync_time_s
-        apart = (observed.cells.ranks > 1) & ~np.isnan(sync)
+        step = observed.step_time_s
+        # Where no communication is predicted there is nothing to compare its part with.
+        sync = np.where(observed.cells.communicates, observed.sync_time_s, np.nan)
+        apart = ~np.isnan(sync)
         alone = alone_s(step, sync, observed.cells.ranks)
         variances = noise.variances(1 - alone / step)
         split, whole = np.flatnonzero(apart), np.flatnonzero(~apart)

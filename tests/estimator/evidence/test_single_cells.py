@@ -96,6 +96,22 @@ def test_a_cell_that_was_observed_is_worked_out_once_and_again_when_it_is_observ
     assert numbers(estimator.answer(prepared, resolved, observed)) == numbers(first)
 
 
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_synchronisation_of_steps_that_share_nothing_is_a_part_of_them(
+    estimator: Estimator, share: float
+) -> None:
+    serving = replace(JOB, mode=Mode.INFERENCE)
+    plain_s = estimator.estimate(serving, parse_placement("4xA10")).step_time_s
+    stated = seen("4xA10", 2 * plain_s, sync_time_s=share * 2 * plain_s)
+    found, expected = (
+        estimator.estimate(serving, one.placement, [one])
+        for one in (stated, replace(stated, sync_time_s=None))
+    )
+    assert found.basis is Basis.MEASURED
+    assert found.step_time_s == expected.step_time_s
+    assert found.step_time_s == pytest.approx(2 * plain_s, rel=0.1)
+
+
 def test_steps_that_are_weighed_together_are_those_of_each(estimator: Estimator) -> None:
     some = (*OWN, seen("A10 power=100", 4e-3), seen("4xA10 zero=1", 3e-2))
     together = weighed_steps(estimator.core, JOB, some, [""] * len(some), "job").pooled()
