@@ -32,7 +32,11 @@ from perfmodel.placement.calibration.correcting.unobserved_script import Unobser
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
 from perfmodel.placement.calibration.script_gap import ScriptGap
-from perfmodel.training.placement_fits.fit_scripts import fit_gap, steps_alone
+from perfmodel.training.placement_fits.fit_scripts import (
+    fit_gap,
+    steps_alone,
+    steps_together,
+)
 from perfmodel.training.placement_rows.script_rows import Group, Measured, is_locked, script_groups
 
 WAYS = ("nothing", "one", "elsewhere")
@@ -76,12 +80,20 @@ def named_by_model(groups: _Groups) -> dict[Group, Measured]:
 
 def gaps_without(groups: _Groups, prior: ResidualPrior) -> dict[str, ScriptGap]:
     """Return for each model what the others, those that are locked away aside, say of scripts."""
-    alone = steps_alone({group: one for group, one in groups.items() if not is_locked(one.model)})
-    found, of_all = {}, fit_gap(alone, prior)
-    for model in sorted({one.model for one in groups.values()}):
-        others = {group: one for group, one in alone.items() if one.model != model}
-        found[model] = of_all if is_locked(model) else fit_gap(others, prior)
-    return found
+    learned = {group: one for group, one in groups.items() if not is_locked(one.model)}
+    alone, together = steps_alone(learned), steps_together(learned)
+
+    def without(model: str) -> ScriptGap:
+        others, theirs = (
+            {group: one for group, one in some.items() if one.model != model}
+            for some in (alone, together)
+        )
+        return fit_gap(others, prior, theirs)
+
+    # Nothing is left out for one that is locked away.
+    of_all = without("")
+    models = sorted({one.model for one in groups.values()})
+    return {model: of_all if is_locked(model) else without(model) for model in models}
 
 
 def answers(
