@@ -4,11 +4,12 @@
 
 What scripts take beyond their steps is fitted without the model that is judged, and without those
 that are locked away. (What single jobs differ by, the prior of residuals, is the shipped one.)
-Every job on every cluster counts alike, with some steps on one accelerator and on several. Of each
-is observed
+Every job on every cluster counts alike, with some steps on one accelerator, on several of one host
+and on several hosts. Of each is observed
 
 - ``nothing``;
 - ``one``: a single other cell of the job on this kind of accelerator;
+- ``alone``: a single other cell of the job on one accelerator of this kind;
 - ``elsewhere``: a single cell of the job on another kind;
 
 and three answers stand beside each other: as predicted, without any statement, and as a script. The
@@ -26,17 +27,23 @@ from pathlib import Path
 
 import numpy as np
 
+from perfmodel.features.arrays import StrArray
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.calibration.calibration import CalibratedSteps, calibrate
 from perfmodel.placement.calibration.correcting.unobserved_script import UnobservedScript
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
 from perfmodel.placement.calibration.script_gap import ScriptGap
-from perfmodel.training.placement_fits.fit_scripts import fit_gap, steps_alone
+from perfmodel.training.placement_fits.fit_scripts import (
+    fit_gap,
+    steps_alone,
+    steps_together,
+)
 from perfmodel.training.placement_rows.script_rows import Group, Measured, is_locked, script_groups
 
-WAYS = ("nothing", "one", "elsewhere")
-#: Cells that are asked of a job on a cluster: on one accelerator, and on several.
+WAYS = ("nothing", "one", "alone", "elsewhere")
+#: Where steps run, and how many are asked of a job on a cluster there.
+ALONE, WITHIN, HOSTS = "on one accelerator", "within a host", "on several hosts"
 _ASKED = 6
 _Groups = Mapping[Group, Measured]
 
@@ -57,7 +64,7 @@ class Answered:
 
     group: Group
     machine: str
-    ranks: int
+    where: str
     off: Mapping[str, float]
     inside: bool
     width: float
@@ -76,12 +83,20 @@ def named_by_model(groups: _Groups) -> dict[Group, Measured]:
 
 def gaps_without(groups: _Groups, prior: ResidualPrior) -> dict[str, ScriptGap]:
     """Return for each model what the others, those that are locked away aside, say of scripts."""
-    alone = steps_alone({group: one for group, one in groups.items() if not is_locked(one.model)})
-    found, of_all = {}, fit_gap(alone, prior)
-    for model in sorted({one.model for one in groups.values()}):
-        others = {group: one for group, one in alone.items() if one.model != model}
-        found[model] = of_all if is_locked(model) else fit_gap(others, prior)
-    return found
+    learned = {group: one for group, one in groups.items() if not is_locked(one.model)}
+    alone, together = steps_alone(learned), steps_together(learned)
+
+    def without(model: str) -> ScriptGap:
+        others, theirs = (
+            {group: one for group, one in some.items() if one.model != model}
+            for some in (alone, together)
+        )
+        return fit_gap(others, prior, theirs)
+
+    # Nothing is left out for one that is locked away.
+    of_all = without("")
+    models = sorted({one.model for one in groups.values()})
+    return {model: of_all if is_locked(model) else without(model) for model in models}
 
 
 def answers(
@@ -98,13 +113,18 @@ def answers(
             for at, other in groups.items()
             if other.model == one.model and at.cluster != group.cluster
         ]
-        ranks = one.steps.cells.ranks
-        for rows in (np.flatnonzero(ranks == 1), np.flatnonzero(ranks > 1)):
-            for row in rng.permutation(rows)[:_ASKED].tolist():
+        where = _where(one.steps)
+        for place in (ALONE, WITHIN, HOSTS):
+            for row in rng.permutation(np.flatnonzero(where == place))[:_ASKED].tolist():
                 asked = one.steps.take(np.array([row]))
                 seen = _seen(way, one.steps, row, elsewhere, rng)
                 if seen is not None or way == "nothing":
                     yield _ask(group, asked, seen, prior, scripts)
+
+
+def _where(steps: ObservedSteps) -> StrArray:
+    cells = steps.cells
+    return np.where(cells.ranks == 1, ALONE, np.where(cells.hosts == 1, WITHIN, HOSTS))
 
 
 def _seen(
@@ -116,8 +136,9 @@ def _seen(
 ) -> ObservedSteps | None:
     if way == "nothing":
         return None
-    if way == "one":
-        others = [at for at in range(len(steps.step_time_s)) if at != row]
+    if way in ("one", "alone"):
+        places = (ALONE,) if way == "alone" else (ALONE, WITHIN, HOSTS)
+        others = [at for at in np.flatnonzero(np.isin(_where(steps), places)) if at != row]
         return steps.take(np.array([rng.choice(others)])) if others else None
     if not elsewhere:
         return None
@@ -150,7 +171,7 @@ def _ask(
     return Answered(
         group=group,
         machine=str(cells.machine[0]),
-        ranks=int(cells.ranks[0]),
+        where=str(_where(asked)[0]),
         off=off,
         inside=abs(off["script"]) <= half_width,
         width=float(np.exp(2 * half_width)),
@@ -177,7 +198,7 @@ def report_kinds(groups: _Groups, found: Sequence[Answered]) -> None:
     """Print how far steps on one kind over those on another are off, each on one accelerator."""
     by_kind: dict[tuple[str, str], list[Answered]] = defaultdict(list)
     for one in found:
-        if one.ranks == 1:
+        if one.where == ALONE:
             by_kind[groups[one.group].model, one.machine].append(one)
     level = {
         said: {key: np.mean([one.off[said] for one in some]) for key, some in by_kind.items()}
@@ -206,6 +227,8 @@ def main() -> None:
     for way in WAYS:
         found = list(answers(groups, gaps, prior, way, locked=asked.locked))
         report(way, found)
+        for place in (ALONE, WITHIN, HOSTS):
+            report(f"  {place}", [one for one in found if one.where == place])
         for machine in sorted({one.machine for one in found}):
             report(f"  on {machine}", [one for one in found if one.machine == machine])
         if way == "nothing":

@@ -6,14 +6,20 @@ that is none of them, on a kind of accelerator, is the mean residual of a script
 
 .. math:: m_f(a) = E[z_f \mid \text{tables}], \qquad f \in \{\text{device}, \text{host}\},
 
-and that of a kind which no table has is what all kinds share. Synchronisation is left alone: what
-the tables say of links between hosts makes jobs that they do not hold worse.
+and that of a kind which no table has is what all kinds share. Tables that log synchronisation also
+tell how scripts communicate: on a kind of accelerator and over a fabric that they have, with
+:math:`r` ranks on :math:`h` hosts, at most :math:`s` on one of them,
+
+.. math:: m_\text{communication} = w_0 + w_1 \log r + w_2 \log h + w_3 \log s
+
+each within what the tables have, and a number for the tail. All other links are left alone: what
+one cluster reaches of the speed of its links says nothing of another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import Any, Self
 
@@ -22,11 +28,58 @@ import numpy as np
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.step_cells import StepCells
-from perfmodel.placement.calibration.step_response import Field
+from perfmodel.placement.calibration.step_response import Field, Numbers
 from perfmodel.placement.fitted import fitted
 
 #: Fields that a script's step differs in before it is observed.
 OF_SCRIPTS = (Field.DEVICE, Field.HOST)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkGap:
+    """What is believed of how scripts communicate on a kind of accelerator, over a fabric.
+
+    Parameters
+    ----------
+    least, most : tuple of float
+        Ranks, hosts and ranks of the fullest host that tables have; others are taken for the
+        nearest of those.
+    communication : tuple of float
+        Mean residual, in logarithms, at the logarithms 0, and by each of them.
+    tail : float
+        Mean residual.
+    """
+
+    least: tuple[float, ...]
+    most: tuple[float, ...]
+    communication: tuple[float, ...]
+    tail: float
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
+        """Read one; errors are for whoever reads the whole."""
+        return cls(
+            least=_numbers(plain["least"], 3),
+            most=_numbers(plain["most"], 3),
+            communication=_numbers(plain["communication"], 4),
+            tail=float(plain["tail"]),
+        )
+
+    def mean(
+        self, ranks: Numbers, hosts: Numbers, largest_share: Numbers, of: Any = np
+    ) -> dict[Field, Numbers]:
+        """Return by how much residuals are expected to be larger.
+
+        Parameters
+        ----------
+        of : module or type
+            NumPy for columns, :class:`.PlainNumbers` for one.
+        """
+        longer, *slopes = self.communication
+        bounds = zip((ranks, hosts, largest_share), self.least, self.most, slopes, strict=True)
+        for stated, least, most, slope in bounds:
+            longer = longer + slope * of.log(of.minimum(of.maximum(stated, least), most))
+        return {Field.COMMUNICATION: longer, Field.TAIL: self.tail}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +96,15 @@ class ScriptGap:
         Jobs of the tables on each of those.
     sds : mapping of Field to float
         How far single scripts lie from the mean.
+    links : mapping of str to mapping of str to LinkGap
+        Those of tables, by the words for a machine and a fabric.
     """
 
     usual: Mapping[Field, float]
     machines: Mapping[str, Mapping[Field, float]]
     jobs: Mapping[str, int]
     sds: Mapping[Field, float]
+    links: Mapping[str, Mapping[str, LinkGap]] = field(default_factory=dict)
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
@@ -65,6 +121,10 @@ class ScriptGap:
                 machines={name: _by_field(one) for name, one in plain["machines"].items()},
                 jobs={name: int(count) for name, count in plain["jobs"].items()},
                 sds=_by_field(plain["sds"]),
+                links={
+                    machine: {name: LinkGap.from_dict(one) for name, one in fabrics.items()}
+                    for machine, fabrics in plain["links"].items()
+                },
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DamagedArtifactError(f"This is no gap of scripts: {error!r}.") from error
@@ -76,34 +136,54 @@ class ScriptGap:
             "machines": {name: _by_name(one) for name, one in self.machines.items()},
             "jobs": dict(self.jobs),
             "sds": _by_name(self.sds),
+            "links": {
+                machine: {name: asdict(one) for name, one in fabrics.items()}
+                for machine, fabrics in self.links.items()
+            },
         }
 
     def mean(self, cells: StepCells) -> FloatArray:
         """Return by how much the residual of steps is expected to be larger, (fields, rows)."""
         found = np.zeros((len(Field), len(cells)))
         known = [self.on(machine) for machine in cells.machine.tolist()]
-        for field in OF_SCRIPTS:
-            found[field] = [one[field] for one in known]
+        for one in OF_SCRIPTS:
+            found[one] = [each[one] for each in known]
+        for machine in self.links.keys() & set(cells.machine.tolist()):
+            for fabric, link in self.links[machine].items():
+                rows = (cells.machine == machine) & (cells.fabric == fabric)
+                there = cells.ranks[rows], cells.hosts[rows], cells.largest_share[rows]
+                for one, longer in link.mean(*there).items():
+                    found[one, rows] = longer
         return found
 
     def on(self, machine: str) -> Mapping[Field, float]:
         """Return by how much residuals on a machine, by its word, are expected to be larger."""
         return self.machines.get(machine, self.usual)
 
+    def over(self, machine: str, fabric: str) -> LinkGap | None:
+        """Return what is believed of a fabric, by its word, on a machine; None where nothing is."""
+        return self.links.get(machine, {}).get(fabric)
+
     def variance(self, before: FloatArray) -> FloatArray:
         """Return the variance of residuals of scripts, from that of any job, (fields, rows)."""
         found = before.copy()
-        for field in OF_SCRIPTS:
-            found[field] = self.sds[field] ** 2
+        for one in OF_SCRIPTS:
+            found[one] = self.sds[one] ** 2
         return found
 
 
 def _by_field(plain: Mapping[str, Any]) -> dict[Field, float]:
-    return {field: float(plain[field.name.lower()]) for field in OF_SCRIPTS}
+    return {one: float(plain[one.name.lower()]) for one in OF_SCRIPTS}
+
+
+def _numbers(plain: Sequence[Any], count: int) -> tuple[float, ...]:
+    if len(plain) != count:
+        raise ValueError(f"{len(plain)} numbers where {count} are needed")
+    return tuple(map(float, plain))
 
 
 def _by_name(values: Mapping[Field, float]) -> dict[str, float]:
-    return {field.name.lower(): value for field, value in values.items()}
+    return {one.name.lower(): value for one, value in values.items()}
 
 
 @cache

@@ -10,6 +10,11 @@ a factor: that of Student's distribution of four degrees of freedom under which 
 model are most probable, while the gap is learned from the other models and every job on every
 cluster counts alike. One in seven lies far beyond all others; an interval that held 90 % of the
 errors as they came would be twice as wide in logarithms, for three of 22 jobs.
+
+What is believed of links is learned from steps on several accelerators whose synchronisation was
+logged: where it was not, whatever else grows with accelerators, such as loading, would be taken for
+it. It is the posterior of a job that is none of them on each placement of theirs, as a plane by
+least squares.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,7 +33,11 @@ from perfmodel.placement.calibration.calibration import Calibration, calibrate
 from perfmodel.placement.calibration.correcting.unobserved_script import UnobservedScript
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.residual_prior import ResidualPrior
-from perfmodel.placement.calibration.script_gap import OF_SCRIPTS, ScriptGap
+from perfmodel.placement.calibration.script_gap import (
+    OF_SCRIPTS,
+    LinkGap,
+    ScriptGap,
+)
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field
 from perfmodel.placement.estimate import StepParts
@@ -44,6 +54,8 @@ from perfmodel.training.placement_rows.script_rows import (
 
 #: Batches of a job on a cluster that count.
 _MOST_BATCHES = 6
+#: And cells on several accelerators: within a host, and on several.
+_MOST_CELLS = 8
 #: Terms of the prior that tell one job from others.
 _OF_JOBS = ("job", "own")
 #: Degrees of freedom of errors, and what lies 90 % within in scales: Student's table.
@@ -62,10 +74,10 @@ def fit(data: Path, *, models: Path = Path("models")) -> dict[str, Any]:
         Folder of the trained models that predict single accelerators.
     """
     groups = {g: m for g, m in script_groups(data, models).items() if not is_locked(m.model)}
-    alone = steps_alone(groups)
+    alone, together = steps_alone(groups), steps_together(groups)
     # What this process has kept of it may be older.
-    gap = fit_gap(alone, ResidualPrior.from_dict(fitted("calibration")))
-    rows = sum(len(one.steps.step_time_s) for one in alone.values())
+    gap = fit_gap(alone, ResidualPrior.from_dict(fitted("calibration")), together)
+    rows = sum(len(one.placements) for some in (alone, together) for one in some.values())
     model = predicting_version(models)
     return document("scripts", rounded(gap.to_dict()), SOURCE, rows, model=model)
 
@@ -79,24 +91,51 @@ def steps_alone(groups: Groups) -> dict[Group, Measured]:
         if len(rows):
             ordered = rows[np.argsort(pooled.cells.batch_size[rows], kind="stable")]
             few = np.linspace(0, len(rows) - 1, min(_MOST_BATCHES, len(rows))).astype(np.int64)
-            steps = pooled.take(ordered[few])
-            named = replace(steps.cells, job=np.full(len(few), measured.model))
-            found[group] = measured._replace(
-                steps=replace(steps, cells=named), placements=np.full(len(few), "1")
-            )
+            found[group] = _named(measured, pooled.take(ordered[few]))
     return found
 
 
-def fit_gap(alone: Mapping[Group, Measured], prior: ResidualPrior) -> ScriptGap:
-    """Learn the gap from steps on one accelerator.
+def steps_together(groups: Groups) -> dict[Group, Measured]:
+    """Return some steps of each job on each cluster within a host, and some on several hosts.
+
+    Those whose synchronisation was logged, and some on one accelerator beside them.
+    """
+    found, alone = {}, steps_alone(groups)
+    for index, (group, measured) in enumerate(groups.items()):
+        pooled, rng = measured.steps.pooled(), np.random.default_rng(index)
+        is_logged = (pooled.cells.ranks > 1) & ~np.isnan(pooled.sync_time_s)
+        hosts = np.where(is_logged, pooled.cells.hosts, 0)
+        rows = [
+            rng.permutation(np.flatnonzero(some))[:_MOST_CELLS] for some in (hosts == 1, hosts > 1)
+        ]
+        if is_logged.any():
+            chosen = _named(measured, pooled.take(np.sort(np.concatenate(rows))))
+            steps = [chosen.steps, *([alone[group].steps] if group in alone else [])]
+            found[group] = _named(measured, ObservedSteps.join(steps))
+    return found
+
+
+def _named(measured: Measured, steps: ObservedSteps) -> Measured:
+    """Return steps of a job that is one job in all tables."""
+    cells = replace(steps.cells, job=np.full(len(steps.cells), measured.model))
+    placements = np.full(len(steps.cells), "")
+    return measured._replace(steps=replace(steps, cells=cells), placements=placements)
+
+
+def fit_gap(
+    alone: Mapping[Group, Measured],
+    prior: ResidualPrior,
+    together: Mapping[Group, Measured] = MappingProxyType({}),
+) -> ScriptGap:
+    """Learn the gap from steps on one accelerator, and that of links from those on several.
 
     Parameters
     ----------
-    alone : mapping
-        From :func:`steps_alone`.
+    alone, together : mapping
+        From :func:`steps_alone` and :func:`steps_together`.
     """
     plain = {field: _spread(prior, field) for field in OF_SCRIPTS}
-    gap = _gap(alone, prior, plain)
+    gap = replace(_gap(alone, prior, plain), links=_links(together, prior))
     models = sorted({one.model for one in alone.values()})
     # Of one model alone nothing can be left out.
     odd = [_odd_without(model, alone, prior, plain) for model in models if len(models) > 1]
@@ -121,6 +160,39 @@ def _gap(
         jobs={machine: len(jobs[machine]) for machine in sorted(jobs)},
         sds=sds,
     )
+
+
+def _links(
+    together: Mapping[Group, Measured], prior: ResidualPrior
+) -> dict[str, dict[str, LinkGap]]:
+    """Return what steps on several accelerators say of a job that is none of them."""
+    found: dict[str, dict[str, LinkGap]] = {}
+    if not together:
+        return found
+    steps = ObservedSteps.join([one.steps for one in together.values()])
+    posterior, seen = calibrate(steps, prior), steps.cells
+    placements = np.stack([seen.ranks, seen.hosts, seen.largest_share])
+    several = seen.ranks > 1
+    places = zip(seen.machine[several].tolist(), seen.fabric[several].tolist(), strict=True)
+    for machine, fabric in sorted(set(places)):
+        rows = several & (seen.machine == machine) & (seen.fabric == fabric)
+        there = np.unique(placements[:, rows], axis=1)
+        one = np.ones(there.shape[1])
+        cells = StepCells.of_job(
+            StepParts.of(one), batch_size=1, ranks=there[0], hosts=there[1],
+            largest_share=there[2], host_s=one, job=_NEW, machine=machine, fabric=fabric,
+        )  # fmt: skip
+        moved = posterior.residual(cells) - posterior.posterior.prior.neutral(cells)
+        logs = np.vstack([one, np.log(there)]).T
+        # Where placements do not tell hosts from ranks, the least weights.
+        weights = np.linalg.lstsq(logs, moved[Field.COMMUNICATION], rcond=1e-6)[0]
+        found.setdefault(machine, {})[fabric] = LinkGap(
+            least=tuple(there.min(axis=1).tolist()),
+            most=tuple(there.max(axis=1).tolist()),
+            communication=tuple(weights.tolist()),
+            tail=float(moved[Field.TAIL].mean()),
+        )
+    return found
 
 
 def _expected(posterior: Calibration, machine: str) -> dict[Field, float]:

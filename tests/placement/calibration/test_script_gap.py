@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import calibration_world as world
@@ -14,16 +15,24 @@ from perfmodel.placement.calibration.correcting.unobserved_script import (
     UnobservedScript,
     typical_script,
 )
-from perfmodel.placement.calibration.script_gap import ScriptGap, fitted_gap
+from perfmodel.placement.calibration.script_gap import LinkGap, ScriptGap, fitted_gap
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field
 from perfmodel.placement.estimate import StepParts
 
+#: Of 2 to 8 ranks on up to 2 hosts: e times as long over 2 ranks, and e^0.5 for each doubling.
+LINK = LinkGap(
+    least=(2.0, 1.0, 1.0),
+    most=(8.0, 2.0, 8.0),
+    communication=(0.5, 0.5 / math.log(2), 0.0, 0.0),
+    tail=-0.3,
+)
 GAP = ScriptGap(
     usual={Field.DEVICE: 0.5, Field.HOST: 1.5},
     machines={"slow": {Field.DEVICE: 0.9, Field.HOST: 1.5}},
     jobs={"slow": 3},
     sds={Field.DEVICE: 0.8, Field.HOST: 0.4},
+    links={"slow": {"wire": LINK}},
 )
 NOTHING = replace(
     GAP,
@@ -89,8 +98,32 @@ def test_an_observed_script_is_echoed_and_the_gap_carries_to_other_kinds():
     assert np.log(plain) == pytest.approx(0.0, abs=0.02)
 
 
+def test_links_of_tables_are_slower_by_what_their_jobs_take():
+    cells = world.cells(((4, 1, 4), (16, 4, 4)), (32,))
+    there = replace(cells, machine=np.full(2, "slow"), fabric=np.full(2, "wire"))
+    mean = GAP.mean(there)
+    # 0.5 + 0.5 for each doubling; 16 ranks on 4 hosts are taken for 8 on 2.
+    assert mean[Field.COMMUNICATION].tolist() == pytest.approx([1.5, 2.0])
+    assert mean[Field.TAIL].tolist() == [-0.3, -0.3]
+    said = UnobservedScript(world.PRIOR.of_scripts(GAP)).apply(there)
+    longer = np.log(said.parts.communication_s / there.parts.communication_s)
+    assert longer.tolist() == pytest.approx([1.5, 2.0])
+
+
+@pytest.mark.parametrize(("machine", "fabric"), [("slow", "another"), ("another", "wire")])
+def test_links_that_no_table_has_are_left_alone(machine: str, fabric: str):
+    cells = world.cells(((4, 1, 4),), (32,))
+    there = replace(cells, machine=np.full(1, machine), fabric=np.full(1, fabric))
+    assert not GAP.mean(there)[[Field.COMMUNICATION, Field.TAIL]].any()
+    assert GAP.over(machine, fabric) is None
+
+
 def test_a_gap_is_stored_and_read():
     assert ScriptGap.from_dict(GAP.to_dict()) == GAP
+    broken = GAP.to_dict()
+    broken["links"]["slow"]["wire"]["communication"] = (0.5, 0.2)
+    with pytest.raises(DamagedArtifactError, match="2 numbers where 4 are needed"):
+        ScriptGap.from_dict(broken)
     with pytest.raises(DamagedArtifactError, match="no gap of scripts"):
         ScriptGap.from_dict({"usual": {"device": 1.0}})
 
@@ -105,3 +138,12 @@ def test_scripts_are_longer_on_every_kind_that_tables_have():
     both = [gap.machines[name][Field.DEVICE] for name in ("K80", "V100-SXM2-16GB")]
     assert both[0] == pytest.approx(both[1], abs=0.1)
     assert typical_script().gap is gap
+
+
+def test_links_were_learned_where_synchronisation_was_logged():
+    gap = fitted_gap()
+    # In Sia's tables, not in Gavel's.
+    assert gap.links.keys() == gap.machines.keys() - {"K80", "V100-SXM2-16GB"}
+    # A host of its cluster has four T4; its network was seen between two to four of them.
+    assert gap.links["T4"]["pcie|"].most == (4.0, 1.0, 4.0)
+    assert gap.links["T4"]["pcie|eth-50g"].most == (16.0, 4.0, 4.0)

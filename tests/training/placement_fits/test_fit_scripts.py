@@ -12,7 +12,11 @@ from perfmodel.placement.calibration.residual_prior import ResidualPrior
 from perfmodel.placement.calibration.script_gap import ScriptGap
 from perfmodel.placement.calibration.step_response import Field
 from perfmodel.training.placement_fits.fit_calibration import START
-from perfmodel.training.placement_fits.fit_scripts import fit_gap, steps_alone
+from perfmodel.training.placement_fits.fit_scripts import (
+    fit_gap,
+    steps_alone,
+    steps_together,
+)
 from perfmodel.training.placement_rows.script_rows import Group, Measured
 
 ALONE = ((1, 1, 1), (2, 1, 2))
@@ -67,6 +71,43 @@ def test_the_spread_is_that_of_models_left_out(gap: ScriptGap):
 def test_of_one_model_nothing_can_be_left_out():
     one = {group: each for group, each in steps_alone(groups()).items() if group.job == "a"}
     assert fit_gap(one, START).sds[Field.DEVICE] == pytest.approx(np.hypot(0.4, 0.2))
+
+
+def communicating(*, logged: bool) -> dict[Group, Measured]:
+    """Return three scripts on one kind whose links take e^1.5 times as long as predicted."""
+    found = {}
+    for job in JOBS:
+        at = world.cells(((1, 1, 1), (4, 1, 4), (8, 2, 4), (16, 4, 4)), (16, 64, 256), job=job)
+        steps = world.measured(at, communication=1.5, seed=len(found))
+        sync = steps.sync_time_s if logged else np.full(len(at), np.nan)
+        digits = np.repeat("", len(at))
+        found[Group(job, "near")] = Measured(replace(steps, sync_time_s=sync), digits, f"zoo/{job}")
+    return found
+
+
+def test_links_are_as_slow_as_their_jobs_found_them():
+    jobs = communicating(logged=True)
+    gap = fit_gap(steps_alone(jobs), START, steps_together(jobs))
+    link = gap.links["cluster"]["cluster"]
+    assert (link.least, link.most) == ((4.0, 1.0, 4.0), (16.0, 4.0, 4.0))
+    # Three jobs that agree; what is believed beforehand takes a part of it.
+    for place in ((4.0, 1.0, 4.0), (16.0, 4.0, 4.0)):
+        assert 1.0 < link.mean(*place)[Field.COMMUNICATION] < 1.6
+    # Devices are learned from steps on one accelerator, with or without links.
+    assert gap.machines == fit_gap(steps_alone(jobs), START).machines
+
+
+def test_without_a_log_of_synchronisation_links_are_left_alone():
+    jobs = communicating(logged=False)
+    assert steps_together(jobs) == {}
+    assert fit_gap(steps_alone(jobs), START, steps_together(jobs)).links == {}
+
+
+def test_some_steps_within_a_host_count_and_some_on_several():
+    cells = steps_together(communicating(logged=True))[Group("a", "near")].steps.cells
+    # Three batches of one placement within a host, six on several; three on one accelerator.
+    assert sorted(cells.hosts[cells.ranks > 1].tolist()) == [1] * 3 + [2] * 3 + [4] * 3
+    assert np.count_nonzero(cells.ranks == 1) == 3
 
 
 def test_the_fitted_gap_is_that_of_the_fitted_prior():

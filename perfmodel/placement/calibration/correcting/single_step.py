@@ -97,7 +97,8 @@ class SingleSteps:
         has[:, 0] = True
         self._fields, self._shapes = np.nonzero(has)
         self._pairs = self._shapes[:, None] * len(placements) + self._place
-        self._has_gap = any(one.prior.gap is not None for one in posteriors)
+        # Of a job that is said to be a script; all residuals share it.
+        self._gap = posteriors[0].prior.gap
         self._noise, means = posteriors[0].prior.noise, posteriors[0].prior.means
         expected = np.tile([means.get(one.name.lower(), 0.0) for one in Field], (3, 1))
         expected[1:, Field.COMMUNICATION] += means.get("one_host", 0.0)
@@ -115,6 +116,10 @@ class SingleSteps:
         shapes = placement_shapes(here[:, None], self._there, self._ones).ravel()
         kind = (step.hosts == 1) + (step.ranks == 1)
         residuals = around.moves.dot(shapes) + around.mean[kind]
+        if self._gap is not None and (link := self._gap.over(step.machine, step.fabric)):
+            there = step.ranks, step.hosts, step.largest_share
+            for field, longer in link.mean(*there, PlainNumbers).items():
+                residuals[:, field] += longer
         variances, pairs = around.variance.dot(here[:-1] ** 2), shapes.take(self._pairs)
         response, found = Response(step, self._expected[kind]), []
         for at, posterior in enumerate(self._posteriors):
@@ -139,7 +144,7 @@ class SingleSteps:
         key = (
             step.batch_size,
             step.job if step.job in words["job"] else "",
-            step.machine if step.machine in words["machine"] or self._has_gap else "",
+            step.machine if step.machine in words["machine"] or self._gap else "",
             step.fabric if step.fabric in words["fabric"] else "",
             step.setting if step.setting in self._settings else _ANOTHER,
         )
@@ -180,7 +185,7 @@ class SingleSteps:
             # Curves, and the setting, are 1 of a step with itself.
             variance[:, 0] += wider.max(axis=1) + variance[:, -3:].sum(axis=1)
             mean = np.array(self._expected)
-            for field, longer in (one.prior.gap.on(machine) if one.prior.gap else {}).items():
+            for field, longer in (self._gap.on(machine) if self._gap else {}).items():
                 mean[:, field] += longer
             moves = (weights * (one.coefficients[:, rows] / times)[:, None]) @ there
             compared = (weights * one.slopes[:, None])[self._fields, self._shapes]

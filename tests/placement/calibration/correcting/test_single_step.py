@@ -8,9 +8,28 @@ import pytest
 
 from perfmodel.placement.calibration.calibration import calibrate
 from perfmodel.placement.calibration.correcting.single_step import SingleSteps
+from perfmodel.placement.calibration.residual_prior import fitted_prior
+from perfmodel.placement.calibration.script_gap import LinkGap, ScriptGap
 from perfmodel.placement.calibration.step_cells import SingleStep, StepCells
 from perfmodel.placement.calibration.step_response import Field, Response
 
+#: With links on one machine, over one of two fabrics.
+GAP = ScriptGap(
+    usual={Field.DEVICE: 0.3, Field.HOST: 0.5},
+    machines={"a": {Field.DEVICE: -0.2, Field.HOST: 1.0}},
+    jobs={"a": 1},
+    sds={Field.DEVICE: 0.5, Field.HOST: 0.5},
+    links={
+        "a": {
+            "x": LinkGap(
+                least=(2.0, 1.0, 1.0),
+                most=(8.0, 2.0, 8.0),
+                communication=(0.5, 0.4, -0.3, 0.2),
+                tail=-0.6,
+            )
+        }
+    },
+)
 NUMBERS = (
     "batch_size", "micro_batches", "ranks", "hosts", "largest_share", "host_s", "input_s",
     "window_share",
@@ -41,6 +60,22 @@ def test_numbers_say_what_columns_say(seed: int) -> None:
     # What was observed itself is for columns; a guessed row is no captured step.
     for row in range(25, len(asked)):
         assert calibration.single_steps.correct(single(asked, row)) is None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_numbers_say_of_scripts_what_columns_say(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    seen = world.random_cells(random, 3 + seed)
+    calibration = calibrate(world.random_steps(random, seen), fitted_prior().of_scripts(GAP))
+    asked = world.random_cells(random, 60, ("job", "new"))
+    columns = calibration.apply(asked)
+    over = [GAP.over(*place) is not None for place in zip(asked.machine, asked.fabric, strict=True)]
+    assert np.any(over & (asked.ranks > 1))
+    for row in np.flatnonzero(~columns.seen).tolist():
+        found = calibration.single_steps.correct(single(asked, row))
+        assert found is not None
+        assert found.log_sd == pytest.approx(columns.log_sd[row], rel=1e-9)
+        assert tuple(found.parts) == pytest.approx(tuple(columns.parts.at(row)), rel=1e-9)
 
 
 def test_machines_and_fabrics_that_were_not_observed_are_alike(
