@@ -16,9 +16,10 @@ _COLLECTIVE = re.compile(
     re.IGNORECASE,
 )
 #: The HIP runtime copies and fills with kernels of its own. Nsight says "[CUDA memcpy HtoD]" and
-#: "CUDA_MEMCPY_KIND_HTOD", rocprof "CopyHostToDevice" and rocprofv3 "MEMORY_COPY_HOST_TO_DEVICE".
+#: "CUDA_MEMCPY_KIND_HTOD", rocprof "CopyHostToDevice", rocprofv2 "HIP_OP_ID_COPY" and rocprofv3
+#: "MEMORY_COPY_HOST_TO_DEVICE".
 _COPY = re.compile(
-    r"^(?:__amd_rocclr_copy|(?:\[CUDA |CUDA_|hip)?memcpy|MEMORY_COPY"
+    r"^(?:__amd_rocclr_copy|(?:\[CUDA |CUDA_|hip)?memcpy|MEMORY_COPY|H(?:IP|SA)_OP_ID_COPY"
     r"|Copy(?:Host|Device)To(?:Host|Device)$)",
     re.IGNORECASE,
 )
