@@ -174,10 +174,14 @@ def _notes(
             "guess from its cores, memory and architecture. --accelerator says it."
         )
     elif given is None and (device is None or device.accelerator is None):
-        named = "names no device" if device is None else f"calls its device {device.name!r}"
+        named = (
+            f"calls its device {device.name!r}, which is not in the catalogue"
+            if device is not None and device.name
+            else "names no device"
+        )
         found.append(
-            f"The trace {named}, which is not in the catalogue: no roofline and no "
-            "predictions. --accelerator NAME says which it was."
+            f"The trace {named}: no roofline and no predictions. --accelerator NAME says which it "
+            "was."
         )
     if not len(trace.kernels) and len(trace.operators):
         found.append("Nothing ran on a device: times are those of calls on the host.")

@@ -159,5 +159,5 @@ def read_trace(path: Path, limits: TraceLimits = DEFAULT_LIMITS) -> Trace:
     instead = _instead(head, path)
     raise InvalidTraceError(
         f"{path.name} is of no known trace format; it begins with {head[:60]!r}.{instead} "
-        "Known are:\n" + "\n".join(f"  {one.name}: {one.description}" for one in FORMATS.values())
+        f"Known are: {', '.join(FORMATS)} (docs/traces.md)."
     )
