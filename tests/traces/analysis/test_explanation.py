@@ -184,3 +184,16 @@ def test_operators_tell_when_their_kernels_were_launched(tmp_path: Path) -> None
     ]  # fmt: skip
     # It ran in the second step for a call of the first.
     assert find_steps(_trace(tmp_path, events)).of_kernel.tolist() == [0]
+
+
+def test_device_time_outside_of_the_steps_is_said(tmp_path: Path) -> None:
+    """As of a step that was launched before the trace began and ran on meanwhile."""
+    events = made.training_events()
+    within = explain_trace(_trace(tmp_path, events))
+    assert not any("outside of its steps" in note for note in within.notes)
+    assert within.trace_device_time_s == pytest.approx(within.device_time_s)
+    found = explain_trace(_trace(tmp_path, [*events, made.kernel("early", 99, 1001.0, 40.0)]))
+    # Two steps of 60 us, and 40 us beside them.
+    assert found.device_time_s == pytest.approx(120e-6)
+    assert found.trace_device_time_s == pytest.approx(160e-6)
+    assert any(note.startswith("25.0 % of the device time") for note in found.notes)
