@@ -181,7 +181,10 @@ def _tell(campaign: Mapping[str, Any]) -> None:
         said = f"{campaign['tasks']} workloads wait. `perfmodel campaign work {name}` measures "
         said += "them; run it wherever the database can be reached."
     else:
-        said = "It was made before and goes on; another --title makes another one."
+        said = (
+            f"It was made before; `perfmodel campaign status {name}` says how far it is. Another "
+        )
+        said += "--title makes another one."
     click.echo(said, err=True)
 
 
