@@ -140,8 +140,10 @@ def main_device(trace: Trace) -> TracedDevice | None:
     kernels = trace.kernels
     known = kernels.device >= 0
     if known.any():
-        busy = np.bincount(kernels.device[known], weights=kernels.duration_ns[known])
-        found = trace.device(int(np.argmax(busy)))
+        # Numbers of devices may be any; what a file says must not decide how much memory is taken.
+        numbers, position = np.unique(kernels.device[known], return_inverse=True)
+        busy = np.bincount(position, weights=kernels.duration_ns[known])
+        found = trace.device(int(numbers[np.argmax(busy)]))
         if found is not None:
             return found
         if len({replace(one, index=0) for one in trace.devices}) > 1:

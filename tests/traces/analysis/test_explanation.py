@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import made_traces as made
@@ -10,7 +11,7 @@ import pytest
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidInputError
-from perfmodel.traces.analysis.explanation import TraceExplanation, explain_trace
+from perfmodel.traces.analysis.explanation import TraceExplanation, explain_trace, main_device
 from perfmodel.traces.analysis.steps import find_steps, repetition
 from perfmodel.traces.formats.registry import read_trace
 from perfmodel.traces.trace import Trace
@@ -197,3 +198,15 @@ def test_device_time_outside_of_the_steps_is_said(tmp_path: Path) -> None:
     assert found.device_time_s == pytest.approx(120e-6)
     assert found.trace_device_time_s == pytest.approx(160e-6)
     assert any(note.startswith("25.0 % of the device time") for note in found.notes)
+
+
+def test_a_large_number_of_a_device_takes_no_memory(tmp_path: Path) -> None:
+    far = made.kernel("gemm", 1, 20.0, 5.0, device=2**31 - 1)
+    devices = [{"id": number, "name": name} for number, name in ((0, "x"), (2**31 - 1, "Tesla T4"))]
+    trace = _trace(tmp_path, [made.call("aten::mm", 0.0, 9.0), far], deviceProperties=devices)
+    tracemalloc.start()
+    found = main_device(trace)
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found is not None and found.accelerator == "T4"
+    assert most_bytes < 2**20

@@ -325,3 +325,13 @@ def test_another_version_of_the_format_is_said(tmp_path: Path) -> None:
     events = made.training_events(1)
     assert not _read(tmp_path, events, schemaVersion=1).notes
     assert "of version 2 of its format" in _read(tmp_path, events, schemaVersion=2).notes[0]
+
+
+def test_kernels_of_old_amd_traces_tell_device_and_queue_as_their_lane(tmp_path: Path) -> None:
+    """PyTorch before 2.4 wrote no more of them than the external id."""
+    kernel = made.kernel("Cijk_Ailk", 0, 20.0, 3.0) | {"pid": 2, "tid": 1}
+    kernel["args"] = {"External id": 77}
+    trace = _read(tmp_path, [made.call("aten::mm", 1.0, 9.0, External_id=77), kernel])
+    kernels = trace.kernels
+    assert (kernels.device.tolist(), kernels.stream.tolist()) == ([2], [1])
+    assert kernels.operator.tolist() == [0]
