@@ -68,21 +68,24 @@ class Failure:
         ``"memory"`` (more of the host's than allowed).
     capacity_bytes : float or None
         Memory of the device that did not suffice.
+    timeout_s : float or None
+        Time that did not suffice.
     """
 
     kind: str
     reason: str
     capacity_bytes: float | None = None
+    timeout_s: float | None = None
 
     def record(self, job: Job) -> dict[str, Any]:
         """Return what is kept of it: the job as stated, the kind, the reason and the time."""
-        memory = {} if self.capacity_bytes is None else {"capacity_bytes": self.capacity_bytes}
+        limits = {"capacity_bytes": self.capacity_bytes, "timeout_s": self.timeout_s}
         return {
             "job": stated_fields(job),
             "kind": self.kind,
             "reason": self.reason,
             "failed_at": datetime.now(UTC).isoformat(timespec="seconds"),
-            **memory,
+            **{name: limit for name, limit in limits.items() if limit is not None},
         }
 
 
@@ -204,7 +207,11 @@ def _broken_limit(receiver: Connection, process: Any, settings: MeasureSettings)
         if limit_bytes is not None and (used := _resident_bytes(process.pid)) > limit_bytes:
             reason = f"It held {used / 1e9:.3g} GB of memory; {limit_bytes / 1e9:.3g} are allowed."
             return Failure(kind="memory", reason=reason)
-    return Failure(kind="timeout", reason=f"No result within {settings.timeout_s:g} s.")
+    return Failure(
+        kind="timeout",
+        reason=f"No result within {settings.timeout_s:g} s.",
+        timeout_s=settings.timeout_s,
+    )
 
 
 def _resident_bytes(process_id: int) -> int:

@@ -116,6 +116,23 @@ def test_a_failing_model_is_recorded_and_the_campaign_goes_on(tmp_path: Path) ->
     assert (retried.finished, retried.failed, retried.skipped) == (0, 1, 1)
 
 
+def test_what_had_less_time_than_there_is_now_is_measured_again(tmp_path: Path) -> None:
+    """A probe of a minute cuts its last job short, which says nothing of one of ten."""
+    given_s = []
+
+    def measure(job: Job, device: AcceleratorSpec, settings: MeasureSettings) -> Failure:
+        given_s.append(settings.timeout_s)
+        return Failure(kind="timeout", reason="too long", timeout_s=settings.timeout_s)
+
+    store = ProfileStore(tmp_path / "profiles")
+    for timeout_s in (16.0, 120.0, 120.0, 60.0):
+        profile_jobs(
+            [Job(model="zoo/mlp")], store=store, device=DEVICE, measure=measure,
+            settings=settings_in(tmp_path, timeout_s=timeout_s),
+        )  # fmt: skip
+    assert given_s == [16.0, 120.0]
+
+
 JOBS = [Job(model="zoo/mlp", batch_size=size) for size in range(1, 5)]
 
 SCRIPT = """
