@@ -121,7 +121,8 @@ _INSTEAD = (
      "Traces for Perfetto and OTF2 are not read: record with `rocprofv3 --output-format csv` (or "
      "json, or rocpd)."),
     (None, (".ncu-rep",), _NCU),
-    (None, (".zip", ".zst", ".xz", ".bz2", ".7z"), "Unpack it first; gzip is read as it is."),
+    (re.compile(rb"PK\x03\x04|\x28\xb5\x2f\xfd|\xfd7zXZ|BZh\d|7z\xbc\xaf"),
+     (".zip", ".zst", ".xz", ".bz2", ".7z"), "Unpack it first; gzip is read as it is."),
 )  # fmt: skip
 
 

@@ -26,13 +26,13 @@ def _read(folder: Path, events: list[made.Event], **members: Any) -> Trace:
 
 
 def test_a_training_trace_is_read(tmp_path: Path) -> None:
-    distributed = {"backend": "nccl", "rank": 3, "world_size": 8}
+    distributed = {"backend": "nccl", "rank": 3, "world_size": 8, "nccl_version": "2.21.5"}
     path = made.write_trace(
         tmp_path / "named.anything.gz", made.training_events(), distributedInfo=distributed
     )
     trace = read_trace(path)
     assert (trace.format, trace.rank, trace.world_size, trace.complete) == ("kineto", 3, 8, True)
-    assert dict(trace.software) == {"cuda": "12.4", "collectives": "nccl"}
+    assert dict(trace.software) == {"cuda": "12.4", "collectives": "nccl", "nccl": "2.21.5"}
     assert trace.devices[0].accelerator == "H100-SXM5-80GB"
     assert [step.name for step in trace.steps] == ["ProfilerStep#1", "ProfilerStep#2"]
     # Times count from the first event, the mark of the first step at 1000 us.

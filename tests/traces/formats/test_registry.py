@@ -21,6 +21,7 @@ CHROME = b'{"displayTimeUnit": "ns", "traceEvents": [{"ph": "X", "name": "fusion
         ("a.pftrace", b"\x0a\x2b\x50\x01", "rocprofv3 --output-format csv"),
         ("a.ncu-rep", b"NVR\0", "Nsight Systems"),
         ("a.json.zip", b"PK\3\4", "Unpack it first"),
+        ("a.json", b"\x28\xb5\x2f\xfd\x04", "Unpack it first"),
         ("a.json", CHROME, "xplane.pb"),
         ("a.json", b'[{"Time (%)":100.0,"Instances":2}]', "--format csv"),
         ("a.txt", b"&&&& RUNNING TensorRT.trtexec [TensorRT v8601] # trtexec", "--exportProfile"),

@@ -104,9 +104,9 @@ def _describe(builder: TraceBuilder, members: Mapping[str, Any]) -> None:
     if isinstance(distributed, dict):
         builder.rank = _whole(distributed.get("rank"))
         builder.world_size = _whole(distributed.get("world_size"))
-        backend = distributed.get("backend")
-        if isinstance(backend, str):
-            builder.software["collectives"] = backend
+        for key, word in (("backend", "collectives"), ("nccl_version", "nccl")):
+            if isinstance(distributed.get(key), str):
+                builder.software[word] = distributed[key][:40]
 
 
 def _device(facts: Mapping[str, Any], position: int) -> TracedDevice:

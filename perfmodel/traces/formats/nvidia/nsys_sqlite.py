@@ -159,7 +159,7 @@ class _Export:
                 continue
             told = text if isinstance(text, str) else self._text(text_id, "a range without a text")
             start_ns, duration_ns = self._times(start, end, told)
-            number = self._whole(thread, "globalTid") & _ID_MASK
+            number = self._whole(thread or 0, "globalTid") & _ID_MASK
             nvtx_operator(self.builder, table, told, start_ns, duration_ns, number)
         table.note()
         if open_ended:

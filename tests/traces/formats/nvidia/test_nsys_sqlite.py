@@ -187,3 +187,10 @@ def test_devices_of_exports_before_2021(tmp_path: Path) -> None:
     device = read_trace(path).device(0)
     assert device is not None
     assert (device.accelerator, device.architecture) == ("V100-SXM2-16GB", "7.0")
+
+
+def test_ranges_whose_thread_is_not_told_are_read(tmp_path: Path) -> None:
+    trace = read_trace(
+        nsys_database(tmp_path / "x.sqlite", "UPDATE NVTX_EVENTS SET globalTid = NULL")
+    )
+    assert trace.operators.thread.tolist() == [0]
