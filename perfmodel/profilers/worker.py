@@ -47,6 +47,8 @@ _TAIL_CHARACTERS = 800
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 #: How often it is looked how much memory a measurement holds, seconds.
 _LOOK_S = 0.25
+#: How long a measurement that gave its result may take to end by itself, seconds.
+_END_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -187,8 +189,10 @@ def _outcome(receiver: Connection, process: Any, settings: MeasureSettings) -> S
         if broken is not None:
             return broken
         message = orjson.loads(receiver.recv_bytes())
+        # What ends by itself gives back what the system keeps for it, such as semaphores.
+        process.join(_END_S)
     except EOFError:
-        process.join(5)
+        process.join(_END_S)
         return Failure(kind="crash", reason=_exit_reason(process.exitcode))
     if "failed" in message:
         return Failure(**message["failed"])

@@ -9,6 +9,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,15 @@ def test_what_cannot_be_measured_is_a_failure_with_its_reason(tmp_path: Path) ->
     refused = measure_in_fresh_process(compiled, DEVICE, settings)
     assert isinstance(refused, Failure)
     assert "tensorrt" in refused.reason
+
+
+def test_a_measurement_ends_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is killed leaves semaphores, of which Python warns when all has ended."""
+    ended: list[int | None] = []
+    monkeypatch.setattr(ForkServerProcess, "kill", lambda one: ended.append(one.exitcode))
+    outcome = measure_in_fresh_process(Job(model="zoo/mlp"), DEVICE, settings_in(tmp_path))
+    assert isinstance(outcome, Success)
+    assert ended == [0]
 
 
 def test_a_job_that_takes_too_long_is_ended(tmp_path: Path) -> None:
