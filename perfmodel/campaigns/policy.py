@@ -10,6 +10,7 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job, stated_fields
 from perfmodel.graph.job_form import parse_job
 from perfmodel.graph.json_values import as_count, as_number, as_object, as_word, refuse_unknown
+from perfmodel.zoo.resolve import check_job
 
 #: Most of a campaign: one that is larger is better several.
 MOST_TASKS = 100_000
@@ -119,7 +120,7 @@ def task_job(value: object, pointer: str) -> Job:
     Raises
     ------
     InvalidInputError
-        One that has no model, or a field that a job does not have.
+        One that has no model, or a name that no model has, or a field that a job does not have.
     """
     plain = as_object(value, pointer, what="A workload")
     job = parse_job({"mode": "inference", "batch_size": 1, **plain}, pointer=pointer)
@@ -128,4 +129,9 @@ def task_job(value: object, pointer: str) -> Job:
             "A workload of a campaign is run: give it a model ('timm/resnet50') or an hf_config.",
             pointer=pointer,
         )
+    try:
+        check_job(job)
+    except InvalidInputError as error:
+        error.pointer = pointer + error.pointer.removeprefix("/job")
+        raise
     return job

@@ -96,7 +96,8 @@ def progress_of(campaign: Campaign, counts: Counts, *, now: datetime | None = No
 
 
 def _stage(campaign: Campaign, counts: Counts) -> Stage:
-    if campaign.state is CampaignState.CANCELLED:
+    # What had ended before it was cancelled has ended.
+    if campaign.state is CampaignState.CANCELLED and counts.by_state[TaskState.CANCELLED]:
         return Stage.CANCELLED
     if counts.by_state[TaskState.RUNNING]:
         return Stage.RUNNING

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +18,19 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+class FiniteRange(click.FloatRange):
+    """A number within bounds; what is none, and no bound would catch, is refused."""
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> Any:
+        """Read a number."""
+        number = super().convert(value, parameter, context)
+        if not math.isfinite(number):
+            self.fail(f"{value} is no finite number.", parameter, context)
+        return number
 
 
 def with_options(command: CommandT, options: Sequence[Callable[[CommandT], CommandT]]) -> CommandT:

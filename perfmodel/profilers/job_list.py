@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,11 @@ def read_jobs(path: Path) -> list[Job]:
         file in the place of a model.
     """
     jobs = []
-    for plain in _entries(path):
+    for place, plain in _entries(path):
         if file := _file_name(plain):
-            raise InvalidInputError(f"{path} names {file}. {ONLY_PROFILED}")
-        jobs.append(stated_job(plain))
+            raise InvalidInputError(f"{place} names {file}. {ONLY_PROFILED}")
+        with _said_of(place):
+            jobs.append(stated_job(plain))
     return jobs
 
 
@@ -58,7 +60,20 @@ def read_jobs_and_files(
     PerfModelError
         As :func:`read_jobs` and :func:`~perfmodel.profilers.onnx_file.file_job`.
     """
-    return [_job_and_file(plain, path.parent, dimensions) for plain in _entries(path)]
+    found = []
+    for place, plain in _entries(path):
+        with _said_of(place):
+            found.append(_job_and_file(plain, path.parent, dimensions))
+    return found
+
+
+@contextmanager
+def _said_of(place: str) -> Iterator[None]:
+    """Say of what is wrong with an entry where it stands."""
+    try:
+        yield
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{place}: {error.message}", allowed=error.allowed) from error
 
 
 def _job_and_file(
@@ -81,7 +96,8 @@ def _file_name(plain: object) -> str:
     return name if isinstance(name, str) and name.endswith(".onnx") else ""
 
 
-def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
+def _entries(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield each entry with the place where it stands."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -89,18 +105,19 @@ def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
     yield from (_of_grid if path.suffix == ".toml" else _of_lines)(text, path)
 
 
-def _of_lines(text: str, path: Path) -> Iterator[Mapping[str, Any]]:
+def _of_lines(text: str, path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
+        place = f"{path}, line {number}"
         try:
             plain = orjson.loads(line)
         except ValueError as error:
-            raise InvalidInputError(f"{path}, line {number}: no JSON ({error}).") from error
-        yield plain
+            raise InvalidInputError(f"{place}: no JSON ({error}).") from error
+        yield place, _table(plain, place, "a job")
 
 
-def _of_grid(text: str, path: Path) -> Iterator[Mapping[str, Any]]:
+def _of_grid(text: str, path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -110,10 +127,21 @@ def _of_grid(text: str, path: Path) -> Iterator[Mapping[str, Any]]:
             raise InvalidInputError(
                 f"{path}: unknown table {name!r}; known: {', '.join(_TABLES)}.", allowed=_TABLES
             )
-    configs = document.get("hf_configs", {})
-    for table in document.get("workloads", []):
-        for plain in _expand({**document.get("defaults", {}), **table}):
-            yield _with_config(plain, configs, path)
+    defaults = _table(document.get("defaults", {}), str(path), "defaults")
+    configs = _table(document.get("hf_configs", {}), str(path), "hf_configs")
+    workloads = document.get("workloads", [])
+    if not isinstance(workloads, list):
+        raise InvalidInputError(f"{path}: workloads are written under [[workloads]], one each.")
+    for number, workload in enumerate(workloads, start=1):
+        place = f"{path}, workload {number}"
+        for plain in _expand({**defaults, **_table(workload, place, "a workload")}):
+            yield place, _with_config(plain, configs, path)
+
+
+def _table(value: Any, place: str, what: str) -> Mapping[str, Any]:
+    """Return a value that has fields."""
+    with _said_of(place):
+        return as_object(value, "", what=what)
 
 
 def _expand(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -6,6 +6,7 @@ several workers share are campaigns (:mod:`perfmodel.campaigns`).
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -114,13 +115,18 @@ def profile_jobs(
         For example a :class:`~perfmodel.store.profiles.ProfileStore`; call its
         ``compact`` at the end.
     retry_failed : bool
-        Measure jobs again that failed in an earlier run.
+        Measure jobs again that failed in an earlier run; those that had less time than they get
+        now are measured again in any case.
     retry_noisy : bool
         Measure jobs again that were never measured undisturbed; of a job the newest record counts.
     """
     begin_s = time.monotonic()
     done_before = store.finished_keys(device.name, noisy=not retry_noisy)
-    failures = {} if retry_failed else store.failures(device.name)
+    failures = {
+        key: failure
+        for key, failure in store.failures(device.name).items()
+        if not retry_failed and failure.get("timeout_s", math.inf) >= settings.timeout_s
+    }
     open_jobs, skipped = _split(jobs, device, settings, done_before, failures)
     tell = on_event or (lambda event: None)
 

@@ -47,6 +47,8 @@ _TAIL_CHARACTERS = 800
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 #: How often it is looked how much memory a measurement holds, seconds.
 _LOOK_S = 0.25
+#: How long a measurement that gave its result may take to end by itself, seconds.
+_END_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,21 +70,24 @@ class Failure:
         ``"memory"`` (more of the host's than allowed).
     capacity_bytes : float or None
         Memory of the device that did not suffice.
+    timeout_s : float or None
+        Time that did not suffice.
     """
 
     kind: str
     reason: str
     capacity_bytes: float | None = None
+    timeout_s: float | None = None
 
     def record(self, job: Job) -> dict[str, Any]:
         """Return what is kept of it: the job as stated, the kind, the reason and the time."""
-        memory = {} if self.capacity_bytes is None else {"capacity_bytes": self.capacity_bytes}
+        limits = {"capacity_bytes": self.capacity_bytes, "timeout_s": self.timeout_s}
         return {
             "job": stated_fields(job),
             "kind": self.kind,
             "reason": self.reason,
             "failed_at": datetime.now(UTC).isoformat(timespec="seconds"),
-            **memory,
+            **{name: limit for name, limit in limits.items() if limit is not None},
         }
 
 
@@ -184,8 +189,10 @@ def _outcome(receiver: Connection, process: Any, settings: MeasureSettings) -> S
         if broken is not None:
             return broken
         message = orjson.loads(receiver.recv_bytes())
+        # What ends by itself gives back what the system keeps for it, such as semaphores.
+        process.join(_END_S)
     except EOFError:
-        process.join(5)
+        process.join(_END_S)
         return Failure(kind="crash", reason=_exit_reason(process.exitcode))
     if "failed" in message:
         return Failure(**message["failed"])
@@ -204,7 +211,11 @@ def _broken_limit(receiver: Connection, process: Any, settings: MeasureSettings)
         if limit_bytes is not None and (used := _resident_bytes(process.pid)) > limit_bytes:
             reason = f"It held {used / 1e9:.3g} GB of memory; {limit_bytes / 1e9:.3g} are allowed."
             return Failure(kind="memory", reason=reason)
-    return Failure(kind="timeout", reason=f"No result within {settings.timeout_s:g} s.")
+    return Failure(
+        kind="timeout",
+        reason=f"No result within {settings.timeout_s:g} s.",
+        timeout_s=settings.timeout_s,
+    )
 
 
 def _resident_bytes(process_id: int) -> int:

@@ -16,13 +16,16 @@ _COLLECTIVE = re.compile(
     re.IGNORECASE,
 )
 #: The HIP runtime copies and fills with kernels of its own. Nsight says "[CUDA memcpy HtoD]" and
-#: "CUDA_MEMCPY_KIND_HTOD", rocprof "CopyHostToDevice" and rocprofv3 "MEMORY_COPY_HOST_TO_DEVICE".
+#: "CUDA_MEMCPY_KIND_HTOD", rocprof "CopyHostToDevice", rocprofv2 "HIP_OP_ID_COPY" and rocprofv3
+#: "MEMORY_COPY_HOST_TO_DEVICE".
 _COPY = re.compile(
-    r"^(?:__amd_rocclr_copy|(?:\[CUDA |CUDA_|hip)?memcpy|MEMORY_COPY"
-    r"|Copy(?:Host|Device)To(?:Host|Device)$)",
+    r"^(?:__amd_rocclr_copy|(?:\[CUDA |CUDA_|hip)?memcpy|MEMORY_COPY|H(?:IP|SA)_OP_ID_COPY"
+    r"|Copy(?:Host|Device)To(?:Host|Device)(?:2D|Rect|Async)?$)",
     re.IGNORECASE,
 )
-_MEMSET = re.compile(r"^(?:__amd_rocclr_fill|(?:\[CUDA |CUDA_|hip)?memset)", re.IGNORECASE)
+_MEMSET = re.compile(
+    r"^(?:__amd_rocclr_fill|(?:\[CUDA |CUDA_|hip)?memset|FillBuffer$)", re.IGNORECASE
+)
 #: Characters of a name of TorchInductor, which lists ten operators at most.
 _LONGEST = 1_000
 #: Fused kernels of TorchInductor: kind, then the operators that it fused, then a number; Triton 2

@@ -48,6 +48,19 @@ def test_every_option_is_in_the_manual(name: str) -> None:
                 assert option in MANUAL, f"docs/cli.md does not mention {option} of {name}"
 
 
+@pytest.mark.parametrize("number", ["nan", "inf"])
+@pytest.mark.parametrize(
+    "options",
+    [["probe", "--minutes"], ["profile", "zoo/mlp", "--timeout"],
+     ["campaign", "create", "zoo/mlp", "--budget"]],
+)  # fmt: skip
+def test_what_is_no_finite_number_is_refused(options: list[str], number: str) -> None:
+    """No bound would catch it: a probe of nan minutes never ended."""
+    refused = CliRunner().invoke(cli, [*options, number])
+    assert refused.exit_code == 2
+    assert f"{number} is no finite number" in refused.output
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_can_be_debugged_and_prints_json(name: str) -> None:
     command = cli.get_command(click.Context(cli), name)

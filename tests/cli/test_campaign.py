@@ -91,6 +91,7 @@ def test_a_budget_makes_the_order_adaptive_unless_another_is_said(
         (("status", "nosuch"), "no campaign 'nosuch' in the database"),
         (("work", "nosuch"), "no campaign 'nosuch' in the database"),
         (("create", "timm/resnet50", "--batch-size", "0"), "batch_size must be a whole number"),
+        (("create", "zoo/nosuch"), "Unknown model 'zoo/nosuch'"),
     ],
 )
 def test_what_cannot_be_done_is_said(database: str, args: tuple[str, ...], says: str) -> None:

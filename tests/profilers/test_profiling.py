@@ -9,6 +9,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,15 @@ def test_what_cannot_be_measured_is_a_failure_with_its_reason(tmp_path: Path) ->
     assert "tensorrt" in refused.reason
 
 
+def test_a_measurement_ends_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is killed leaves semaphores, of which Python warns when all has ended."""
+    ended: list[int | None] = []
+    monkeypatch.setattr(ForkServerProcess, "kill", lambda one: ended.append(one.exitcode))
+    outcome = measure_in_fresh_process(Job(model="zoo/mlp"), DEVICE, settings_in(tmp_path))
+    assert isinstance(outcome, Success)
+    assert ended == [0]
+
+
 def test_a_job_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     big = Job(model="zoo/mlp", mode=Mode.TRAINING, batch_size=200_000)
     outcome = measure_in_fresh_process(big, DEVICE, settings_in(tmp_path, timeout_s=0.5))
@@ -114,6 +124,23 @@ def test_a_failing_model_is_recorded_and_the_campaign_goes_on(tmp_path: Path) ->
     assert events[1].failed_before == ""
     retried = profile_jobs(jobs, retry_failed=True, **arguments)  # type: ignore[arg-type]
     assert (retried.finished, retried.failed, retried.skipped) == (0, 1, 1)
+
+
+def test_what_had_less_time_than_there_is_now_is_measured_again(tmp_path: Path) -> None:
+    """A probe of a minute cuts its last job short, which says nothing of one of ten."""
+    given_s = []
+
+    def measure(job: Job, device: AcceleratorSpec, settings: MeasureSettings) -> Failure:
+        given_s.append(settings.timeout_s)
+        return Failure(kind="timeout", reason="too long", timeout_s=settings.timeout_s)
+
+    store = ProfileStore(tmp_path / "profiles")
+    for timeout_s in (16.0, 120.0, 120.0, 60.0):
+        profile_jobs(
+            [Job(model="zoo/mlp")], store=store, device=DEVICE, measure=measure,
+            settings=settings_in(tmp_path, timeout_s=timeout_s),
+        )  # fmt: skip
+    assert given_s == [16.0, 120.0]
 
 
 JOBS = [Job(model="zoo/mlp", batch_size=size) for size in range(1, 5)]

@@ -197,6 +197,7 @@ def _form(
         "explained_steps": found.step_count,
         "device_times": [_device_time_form(one) for one in found.times],
         "device_time_s": found.device_time_s,
+        "trace_device_time_s": found.trace_device_time_s,
         "joined_share": found.joined_share,
         "operators": [_operator_form(one) for one in compared[:top]],
         "operator_count": len(compared),

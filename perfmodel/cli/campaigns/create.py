@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfmodel.cli.database import database_option, opened
-from perfmodel.cli.options import job_options, output_options
+from perfmodel.cli.options import FiniteRange, job_options, output_options
 from perfmodel.cli.output import print_json
 from perfmodel.cli.subjects import jobs_of, parse_json
 from perfmodel.errors import InvalidInputError
@@ -40,7 +40,7 @@ _POLICY = (
     "each is measured once on each.",
 )  # fmt: skip
 @click.option(
-    "--budget", "budget_s", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+    "--budget", "budget_s", type=FiniteRange(min=0, min_open=True), metavar="SECONDS",
     help="Time of measuring, over all devices, after which no workload is begun.",
 )  # fmt: skip
 @click.option(
@@ -63,15 +63,15 @@ _POLICY = (
     help="Workloads between two references on a machine.",
 )  # fmt: skip
 @click.option(
-    "--drift-limit", type=click.FloatRange(min=0, min_open=True), default=0.1, show_default=True,
+    "--drift-limit", type=FiniteRange(min=0, min_open=True), default=0.1, show_default=True,
     help="Share by which the reference may change; past it what was measured since is noisy.",
 )  # fmt: skip
 @click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=1), default=120.0, show_default=True,
+    "--timeout", "timeout_s", type=FiniteRange(min=1), default=120.0, show_default=True,
     help="Seconds that one workload may take.",
 )  # fmt: skip
 @click.option(
-    "--memory-limit", "memory_limit_bytes", type=click.FloatRange(min=1), metavar="BYTES",
+    "--memory-limit", "memory_limit_bytes", type=FiniteRange(min=1), metavar="BYTES",
     help="Resident memory past which a workload is ended. [default: that of the machine]",
 )  # fmt: skip
 @click.option("--threads", type=click.IntRange(1), help="CPU threads. [default: all cores]")
@@ -181,7 +181,10 @@ def _tell(campaign: Mapping[str, Any]) -> None:
         said = f"{campaign['tasks']} workloads wait. `perfmodel campaign work {name}` measures "
         said += "them; run it wherever the database can be reached."
     else:
-        said = "It was made before and goes on; another --title makes another one."
+        said = (
+            f"It was made before; `perfmodel campaign status {name}` says how far it is. Another "
+        )
+        said += "--title makes another one."
     click.echo(said, err=True)
 
 

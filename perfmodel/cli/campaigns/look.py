@@ -94,7 +94,8 @@ def cancel(name: str, database: str, as_json: bool) -> None:
     if as_json:
         print_json({"id": name, **progress.to_dict()})
     else:
-        click.echo(f"Cancelled; {progress.done} of {progress.total} workloads were measured.")
+        said = "It had ended before" if progress.stage == "ended" else "Cancelled"
+        click.echo(f"{said}; {progress.done} of {progress.total} workloads were measured.")
 
 
 def _check_state(state: str | None) -> None:

@@ -12,7 +12,7 @@ from perfmodel.cli.campaigns.campaign_names import found
 from perfmodel.cli.campaigns.progress_lines import ProgressLines
 from perfmodel.cli.database import database_option, opened, url_of
 from perfmodel.cli.learning.profile import finish
-from perfmodel.cli.options import FOLDER, device_option, models_option, output_options
+from perfmodel.cli.options import FOLDER, FiniteRange, device_option, models_option, output_options
 from perfmodel.cli.output import tell
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option("--tasks", "most_tasks", type=click.IntRange(1), help="End after so many.")
 @click.option(
-    "--lease", "lease_s", type=click.FloatRange(min=1), default=30.0, show_default=True,
+    "--lease", "lease_s", type=FiniteRange(min=1), default=30.0, show_default=True,
     help="Seconds after which a worker that is not heard of has lost its workload.",
 )  # fmt: skip
 @device_option

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfmodel.cli.learning.measuring import Task, run_tasks
-from perfmodel.cli.options import FOLDER, job_options, output_options
+from perfmodel.cli.options import FOLDER, FiniteRange, job_options, output_options
 from perfmodel.cli.subjects import jobs_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _out_option = click.option(
     help="Folder of the records.",
 )  # fmt: skip
 _timeout_option = click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=1), default=240.0, show_default=True,
+    "--timeout", "timeout_s", type=FiniteRange(min=1), default=240.0, show_default=True,
     help="Seconds that one measurement may take, the start of its processes included.",
 )  # fmt: skip
 _device_option = click.option(

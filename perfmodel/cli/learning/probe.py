@@ -11,6 +11,7 @@ import click
 from perfmodel.cli.failures import EXIT_FAILED
 from perfmodel.cli.options import (
     FOLDER,
+    FiniteRange,
     device_option,
     models_option,
     output_options,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 @click.command()
 @device_option
 @click.option(
-    "--minutes", type=click.FloatRange(min=0.2), default=10.0, show_default=True,
+    "--minutes", type=FiniteRange(min=0.2), default=10.0, show_default=True,
     help="Time for the measurements.",
 )  # fmt: skip
 @click.option(

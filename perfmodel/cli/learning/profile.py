@@ -14,6 +14,7 @@ import click
 from perfmodel.cli.failures import EXIT_FAILED, EXIT_SOME_FAILED
 from perfmodel.cli.options import (
     FOLDER,
+    FiniteRange,
     device_option,
     dims_option,
     job_options,
@@ -41,7 +42,7 @@ _PROVIDERS = ("cpu", "openvino", "cuda", "tensorrt", "migraphx", "directml")
 )  # fmt: skip
 @click.option("--threads", type=click.IntRange(1), help="CPU threads. [default: all cores]")
 @click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=1), default=120.0, show_default=True,
+    "--timeout", "timeout_s", type=FiniteRange(min=1), default=120.0, show_default=True,
     help="Seconds that one workload may take.",
 )  # fmt: skip
 @device_option

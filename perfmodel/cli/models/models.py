@@ -12,7 +12,7 @@ import click
 from perfmodel.cli.failures import EXIT_FAILED
 from perfmodel.cli.models.publishing import named_version, open_registry, why_option
 from perfmodel.cli.models.shadow import refuse, shadow
-from perfmodel.cli.options import models_store_option, output_options, store_options
+from perfmodel.cli.options import FiniteRange, models_store_option, output_options, store_options
 from perfmodel.cli.output import percent, print_facts, print_json, print_table
 from perfmodel.errors import InvalidInputError
 
@@ -155,7 +155,7 @@ def rollback(name: str, why: str, models: str, as_json: bool) -> None:
     help="Retired versions that stay.",
 )  # fmt: skip
 @click.option(
-    "--pinned-days", type=click.FloatRange(0), default=7.0, show_default=True,
+    "--pinned-days", type=FiniteRange(0), default=7.0, show_default=True,
     help="A version that a question was pinned to within so many days stays.",
 )  # fmt: skip
 @why_option

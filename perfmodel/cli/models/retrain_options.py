@@ -11,6 +11,7 @@ from perfmodel.cli.database import database_option, url_of
 from perfmodel.cli.options import (
     FOLDER,
     CommandT,
+    FiniteRange,
     engine_options,
     models_store_option,
     store_options,
@@ -49,7 +50,7 @@ _OPTIONS = (
         help="Processes that capture and fit.",
     ),
     click.option(
-        "--memory", "memory_gb", type=click.FloatRange(min=0.1), metavar="GB",
+        "--memory", "memory_gb", type=FiniteRange(min=0.1), metavar="GB",
         help="Memory of all its processes past which a retraining is ended. [default: 8.6]",
     ),
 )  # fmt: skip

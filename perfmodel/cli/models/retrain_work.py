@@ -9,7 +9,7 @@ import click
 
 from perfmodel.cli.database import opened
 from perfmodel.cli.models.retrain_options import Where, worker_options, workplace, workplace_options
-from perfmodel.cli.options import output_options
+from perfmodel.cli.options import FiniteRange, output_options
 from perfmodel.cli.output import print_json, tell
 
 
@@ -17,7 +17,7 @@ from perfmodel.cli.output import print_json, tell
 @click.option("--quiet", is_flag=True, help="Say nothing but what goes wrong.")
 @click.option("--until-idle", is_flag=True, help="End when nothing waits.")
 @click.option(
-    "--lease", "lease_s", type=click.FloatRange(min=1), default=60.0, show_default=True,
+    "--lease", "lease_s", type=FiniteRange(min=1), default=60.0, show_default=True,
     help="Seconds after which a worker that is not heard of has lost its retraining.",
 )  # fmt: skip
 @workplace_options

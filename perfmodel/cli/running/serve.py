@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from perfmodel.cli.options import FILE, debug_option, models_store_option
+from perfmodel.cli.options import FILE, FiniteRange, debug_option, models_store_option
 from perfmodel.cli.running.settings_file import settings_in_force, settings_option
 from perfmodel.errors import InvalidInputError, MissingExtraError
 
@@ -60,7 +60,7 @@ EXAMPLE = {
 )
 @click.option(
     "--observations-keep-s",
-    type=click.FloatRange(0),
+    type=FiniteRange(0),
     envvar="PERFMODEL_OBSERVATIONS_KEEP_S",
     help="Seconds after which an observation counts no longer and is removed. [default: never; "
     "environment: PERFMODEL_OBSERVATIONS_KEEP_S]",

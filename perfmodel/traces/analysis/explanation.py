@@ -23,9 +23,11 @@ from perfmodel.traces.analysis.operators import (
 )
 from perfmodel.traces.analysis.steps import Steps, find_steps
 from perfmodel.traces.analysis.timeline import DeviceTime, device_times
-from perfmodel.traces.trace import PHASES, Trace
+from perfmodel.traces.trace import PHASES, Kernels, Trace
 from perfmodel.traces.traced_devices import TracedDevice
 
+#: Share of the device time of a trace outside of its steps from which on it is said.
+_MUCH_OUTSIDE = 0.01
 #: Below it times of kernels are not told apart well enough from each other by whom they are.
 _ENOUGH_JOINED = 0.95
 
@@ -65,6 +67,11 @@ class TraceExplanation:
         """Of all operators together."""
         return sum(one.operator.time_s for one in self.operators)
 
+    @property
+    def trace_device_time_s(self) -> float:
+        """Of all that devices ran during the trace, inside of the explained steps or not."""
+        return int(self.trace.kernels.duration_ns.sum()) / 1e9
+
 
 def explain_trace(
     trace: Trace,
@@ -99,6 +106,8 @@ def explain_trace(
     else:
         found = host_operators(trace, start_ns, end_ns)
     notes = [*trace.notes, *_notes(trace, device, steps, accelerator)]
+    if step is None and chosen:
+        notes += _outside(steps, kernels)
     try:
         priced = priced_operators(found, spec)
     except MissingExtraError as error:
@@ -131,8 +140,10 @@ def main_device(trace: Trace) -> TracedDevice | None:
     kernels = trace.kernels
     known = kernels.device >= 0
     if known.any():
-        busy = np.bincount(kernels.device[known], weights=kernels.duration_ns[known])
-        found = trace.device(int(np.argmax(busy)))
+        # Numbers of devices may be any; what a file says must not decide how much memory is taken.
+        numbers, position = np.unique(kernels.device[known], return_inverse=True)
+        busy = np.bincount(position, weights=kernels.duration_ns[known])
+        found = trace.device(int(numbers[np.argmax(busy)]))
         if found is not None:
             return found
         if len({replace(one, index=0) for one in trace.devices}) > 1:
@@ -174,14 +185,29 @@ def _notes(
             "guess from its cores, memory and architecture. --accelerator says it."
         )
     elif given is None and (device is None or device.accelerator is None):
-        named = "names no device" if device is None else f"calls its device {device.name!r}"
+        named = (
+            f"calls its device {device.name!r}, which is not in the catalogue"
+            if device is not None and device.name
+            else "names no device"
+        )
         found.append(
-            f"The trace {named}, which is not in the catalogue: no roofline and no "
-            "predictions. --accelerator NAME says which it was."
+            f"The trace {named}: no roofline and no predictions. --accelerator NAME says which it "
+            "was."
         )
     if not len(trace.kernels) and len(trace.operators):
         found.append("Nothing ran on a device: times are those of calls on the host.")
     return found
+
+
+def _outside(steps: Steps, kernels: Kernels) -> Sequence[str]:
+    outside_ns = int(kernels.duration_ns[steps.of_kernel < 0].sum())
+    share = outside_ns / max(int(kernels.duration_ns.sum()), 1)
+    if share < _MUCH_OUTSIDE:
+        return ()
+    return (
+        f"{100 * share:.1f} % of the device time of the trace lies outside of its steps and is not "
+        "counted: launched before the trace began, or not between the marks of a step.",
+    )
 
 
 def _unjoined(trace: Trace, share: float) -> str:

@@ -90,14 +90,13 @@ def _marked(trace: Trace) -> Steps:
     place = np.searchsorted(starts, launched, side="right") - 1
     inside = (place >= 0) & (launched <= ends[np.maximum(place, 0)])
     of_kernel = np.where(inside, place, -1).astype(np.int32)
-    windows = []
-    for i, mark in enumerate(marks):
-        own = kernels.end_ns[of_kernel == i]
-        last = int(max(ends[i], own.max(initial=0)))
-        # Steps follow each other; what lies between two belongs to the first.
-        end = int(starts[i + 1]) if i + 1 < len(marks) else last
-        windows.append(StepWindow(name=mark.name, start_ns=mark.start_ns, end_ns=end))
-    return Steps(found="marked", windows=tuple(windows), of_kernel=of_kernel)
+    last = kernels.end_ns[of_kernel == len(marks) - 1].max(initial=ends[-1])
+    # Steps follow each other; what lies between two belongs to the first.
+    windows = tuple(
+        StepWindow(name=mark.name, start_ns=mark.start_ns, end_ns=end)
+        for mark, end in zip(marks, [*starts[1:].tolist(), int(last)], strict=True)
+    )
+    return Steps(found="marked", windows=windows, of_kernel=of_kernel)
 
 
 def _launched_ns(trace: Trace) -> npt.NDArray[np.int64]:

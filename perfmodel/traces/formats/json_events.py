@@ -8,7 +8,6 @@ prefix of an array that parses as an array ends between two elements, whatever i
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import orjson
 
 from perfmodel.errors import InvalidTraceError
+from perfmodel.traces.formats import loose_json
 from perfmodel.traces.formats.unpacking import CutShortError
 from perfmodel.traces.limits import TraceLimits
 
@@ -86,6 +86,10 @@ class JsonEvents:
             self._more()
             # A piece may have ended between an event and its comma.
             del self._buffer[: _after_comma(self._buffer, 0)]
+
+    def notes(self) -> list[str]:
+        """Return what a reader of the trace must know once all events were read."""
+        return [f"What follows the trace was left out: {self.rest!r}."] if self.rest else []
 
     def _open(self, key: bytes) -> None:
         """Read up to the first event."""
@@ -164,17 +168,12 @@ class JsonEvents:
         return found
 
     def _loads(self, text: bytes) -> Any:
-        """Parse JSON, and what profilers write although it is none: NaN, raw control characters."""
         try:
-            return orjson.loads(text)
-        except orjson.JSONDecodeError as strict:
-            try:
-                return json.loads(text.decode(errors="replace"), strict=False)
-            except (ValueError, RecursionError):
-                raise InvalidTraceError(
-                    f"{self.name} is no sound JSON: {strict} in a piece that begins with "
-                    f"{text[:60]!r}."
-                ) from strict
+            return loose_json.loads(text)
+        except ValueError as error:
+            raise InvalidTraceError(
+                f"{self.name} is no sound JSON: {error} in a piece that begins with {text[:60]!r}."
+            ) from error
 
 
 def _member(text: bytearray, quoted: bytes, name: str) -> tuple[int, int] | None:

@@ -10,9 +10,8 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
-import orjson
-
 from perfmodel.errors import InvalidTraceError
+from perfmodel.traces.formats import loose_json
 from perfmodel.traces.limits import TraceLimits
 
 #: Keys of objects from the outermost in; arrays count for nothing.
@@ -194,8 +193,8 @@ class _Walk:
         assert start is not None
         text = bytes(self._buffer[start.end() : end])
         try:
-            found: list[Any] = orjson.loads(b"[" + text + b"]")
-        except orjson.JSONDecodeError as error:
+            found: list[Any] = loose_json.loads(b"[" + text + b"]")
+        except ValueError as error:
             raise InvalidTraceError(
                 f"{self._name} is no sound JSON: {error} in a piece that begins with {text[:60]!r}."
             ) from error

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -125,7 +126,7 @@ def read(path: Path, limits: TraceLimits = DEFAULT_LIMITS) -> Trace:
         It is cut, damaged, or no run was profiled.
     """
     rows = _Rows(TraceBuilder(NAME, limits))
-    _take(path, limits, rows.add)
+    rows.builder.notes += _take(path, limits, rows.add)
     if not rows.builder.operator_count and not rows.builder.kernel_count:
         raise InvalidTraceError(
             f"{path.name} holds no run of a node; run the session before end_profiling()."
@@ -157,8 +158,8 @@ def node_runs(path: Path, limits: TraceLimits = DEFAULT_LIMITS) -> tuple[tuple[N
     return tuple(tuple(run) for run in runs if run)
 
 
-def _take(path: Path, limits: TraceLimits, add: Callable[[Mapping[str, Any]], None]) -> None:
-    """Give every event of a profile to a function."""
+def _take(path: Path, limits: TraceLimits, add: Callable[[Mapping[str, Any]], None]) -> list[str]:
+    """Give every event of a profile to a function; return what is to be noted."""
     events = JsonEvents(unpacked(path, limits), key="", name=path.name, limits=limits.small_events)
     for batch in events.batches():
         for event in batch:
@@ -173,6 +174,7 @@ def _take(path: Path, limits: TraceLimits, add: Callable[[Mapping[str, Any]], No
         raise InvalidTraceError(
             f"{path.name} is cut: {events.cut}. ONNX Runtime ends it in session.end_profiling()."
         )
+    return events.notes()
 
 
 def _node_run(event: Mapping[str, Any], own: _OwnTimes) -> NodeRun | None:
@@ -226,10 +228,21 @@ class _Rows:
                 f"Times of nodes on {', '.join(launching)} are those of launching them; the GPU's "
                 "are its kernels', where this build of ONNX Runtime profiles those."
             )
+        if self._together():
+            self.builder.notes.append(
+                "Runs overlap: several threads or sessions ran at once, so that steps, which last "
+                "from the start of one run to that of the next, are shorter than the runs."
+            )
         self.builder.devices += [
             TracedDevice(index=index, name=provider) for provider, index in self._providers.items()
         ]
         return self.builder.build()
+
+    def _together(self) -> bool:
+        """Tell whether a run began before another one had ended."""
+        steps = sorted(self.builder.steps, key=lambda step: step.start_ns)
+        ends = accumulate((step.start_ns + step.duration_ns for step in steps), max)
+        return any(step.start_ns < end for step, end in zip(steps[1:], ends, strict=False))
 
     def _node(self, run: NodeRun, event: Mapping[str, Any]) -> None:
         facts = event["args"]

@@ -27,6 +27,11 @@ _STEPS_BETWEEN_CHECKS = 100_000
 _ROWS = 500
 #: Virtual tables, and computed columns.
 _COMPUTING = re.compile(r"^\s*CREATE\s+VIRTUAL|\bAS\s*\(|\bGENERATED\b", re.IGNORECASE)
+#: Of a definition what SQLite takes for a text or a name in quotes, or for a comment.
+_QUOTED = re.compile(
+    r"""'(?:[^']|'')*+'|"(?:[^"]|"")*+"|`(?:[^`]|``)*+`|\[[^\]]*+\]|--[^\n]*+|/\*.*?(?:\*/|\Z)""",
+    re.DOTALL,
+)
 _ALLOWED = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ)
 #: Messages about damaged schemas quote bytes that are no text.
 _FAILURES = (sqlite3.Error, UnicodeDecodeError)
@@ -58,7 +63,7 @@ class ReadOnlyDatabase:
         self.tables = frozenset(
             str(name)
             for kind, name, sql in listed
-            if kind == "table" and _COMPUTING.search(str(sql)) is None
+            if kind == "table" and _COMPUTING.search(_QUOTED.sub(" ", str(sql))) is None
         )
 
     def __enter__(self) -> Self:

@@ -91,24 +91,38 @@ FORMATS: Mapping[str, TraceFormat] = MappingProxyType(
 )
 
 
+_NCU = "Nsight Compute runs kernels one by one: record with Nsight Systems."
 #: Beginnings of files, and ends of names, of what is no trace or has to be exported, and to what.
 _INSTEAD = (
     (re.compile(rb"&&&& RUNNING TensorRT\.trtexec"), (),
      "The log of trtexec is for people: give what --exportProfile or --exportTimes wrote."),
     (re.compile(rb'\s*\[\s*\{\s*"name"\s*:\s*"[^"]*"\s*,\s*"dimensions"'), (),
      "Outputs of an engine have no times: give what --exportProfile or --exportTimes wrote."),
+    (re.compile(rb'\s*\[\s*\{[^{}]{0,2000}"pid"\s*:\s*"(?:CPU|CUDA) functions"'), (),
+     "PyTorch's first profiler (torch.autograd.profiler without Kineto) timed calls between two "
+     "events, those inside of them once more: record with torch.profiler."),
     (re.compile(rb'\s*[{\[][^\0]{0,4000}"(?:traceEvents|ph)"'), (),
      "Chrome traces are read of torch.profiler and of rocprof; of JAX and TensorFlow give the "
      "*.xplane.pb."),
     (re.compile(rb'\s*\[\s*\{\s*"Time \(%\)"'), (),
      "Reports of nsys stats are read with `--format csv`."),
+    (re.compile(rb"\x1f\x8b"), (), "It is packed twice: unpack it once."),
+    (re.compile(rb"==\d+== "), (), "nvprof is not read: record with Nsight Systems."),
+    (re.compile(rb'==PROF==|"ID","Process ID",'), (), _NCU),
+    (re.compile(rb"[^\n]{0,200}(?:HtoD|Page ?Faults?)[^\n]{0,200}Migration"), (),
+     "Migrations of unified memory have no times: give cuda_gpu_trace or cuda_gpu_kern_sum."),
+    (re.compile(rb"\s*ROCPROFV3[^\n]{0,80}SUMMARY"), (),
+     "Summaries of rocprofv3 are for people: give its ..._kernel_stats.csv (--stats)."),
+    (re.compile(rb'\s*\{\s*"schema"\s*:\s*"\d'), (),
+     "Execution traces are read of schemas 1.x."),
     (None, (".nsys-rep", ".qdrep", ".qdstrm", ".h5", ".jsonl"),
      "Export it: `nsys export --type sqlite FILE`, or `nsys stats --format csv FILE`."),
     (None, (".pftrace", ".perfetto-trace", ".proto", ".otf2"),
      "Traces for Perfetto and OTF2 are not read: record with `rocprofv3 --output-format csv` (or "
      "json, or rocpd)."),
-    (None, (".ncu-rep",), "Nsight Compute runs kernels one by one: record with Nsight Systems."),
-    (None, (".zip", ".zst", ".xz", ".bz2", ".7z"), "Unpack it first; gzip is read as it is."),
+    (None, (".ncu-rep",), _NCU),
+    (re.compile(rb"PK\x03\x04|\x28\xb5\x2f\xfd|\xfd7zXZ|BZh\d|7z\xbc\xaf"),
+     (".zip", ".zst", ".xz", ".bz2", ".7z"), "Unpack it first; gzip is read as it is."),
 )  # fmt: skip
 
 
@@ -120,21 +134,31 @@ def _instead(head: bytes, path: Path) -> str:
     return ""
 
 
+def _told(file: str, read_as: TraceFormat, trace: Trace) -> Trace:
+    """Return a trace that tells of anything."""
+    if not len(trace.operators) and not len(trace.kernels):
+        raise InvalidTraceError(
+            f"{file} ({read_as.name}) is sound and empty: no kernel and no call is in it. Nothing "
+            "ran while it was recorded, or what ran was not asked for: record it again."
+        )
+    return trace
+
+
 def read_trace(path: Path, limits: TraceLimits = DEFAULT_LIMITS) -> Trace:
     """Read a trace of any format, recognised by its content.
 
     Raises
     ------
     InvalidTraceError
-        The file cannot be opened, is of no known format, or is refused by its reader.
+        The file cannot be opened, is of no known format, is refused by its reader, or is empty.
     """
     head = read_head(path, limits)
     for one in FORMATS.values():
         reader = one.reader()
         if reader.recognise(head, path):
-            return reader.read(path, limits)
+            return _told(path.name, one, reader.read(path, limits))
     instead = _instead(head, path)
     raise InvalidTraceError(
         f"{path.name} is of no known trace format; it begins with {head[:60]!r}.{instead} "
-        "Known are:\n" + "\n".join(f"  {one.name}: {one.description}" for one in FORMATS.values())
+        f"Known are: {', '.join(FORMATS)} (docs/traces.md)."
     )

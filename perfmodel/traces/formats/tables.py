@@ -207,7 +207,7 @@ class _Lines:
 
     def _text(self, line: bytes) -> str:
         self._check(line)
-        return line.decode(errors="replace").removesuffix("\r").removeprefix("\ufeff")
+        return line.decode(errors="replace").removesuffix("\r")
 
     def _check(self, line: bytes) -> None:
         if len(line) > _LINE_BYTES:
@@ -219,7 +219,7 @@ class _Lines:
 
 def _header(line: bytes, wanted: Callable[[frozenset[str]], bool]) -> tuple[tuple[str, ...], str]:
     """Return the columns of a line that is a wanted header, and what parts them; none otherwise."""
-    text = line.decode(errors="replace").strip().removeprefix("\ufeff")
+    text = line.decode(errors="replace").strip()
     for delimiter in _DELIMITERS:
         cells = _cells(text, delimiter)
         if len(cells) > 1 and wanted(frozenset(map(fold, cells))):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -47,7 +48,7 @@ def read_head(path: Path, limits: TraceLimits) -> bytes:
 def unpacked(
     path: Path, limits: TraceLimits, *, piece_bytes: int = _PIECE_BYTES
 ) -> Iterator[bytes]:
-    """Yield the content of a file piece by piece, unpacked where it is gzipped.
+    """Yield the content of a file piece by piece, unpacked where it is gzipped, text in UTF-8.
 
     Raises
     ------
@@ -62,10 +63,13 @@ def unpacked(
             packed = file.read(2) == _GZIP
             file.seek(0)
             read = _gunzipped if packed else _plain
+            decoded: Callable[[bytes], bytes] = _as_it_is
             for piece in read(file, piece_bytes):
+                decoded = decoded if total else _decoder(piece)
                 total += len(piece)
                 _check_size(path.name, total, file.tell(), limits)
-                yield piece
+                if text := decoded(piece):
+                    yield text
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise CutShortError(
             f"{path.name} is damaged gzip after {total} unpacked bytes ({error}); copy it again."
@@ -74,6 +78,23 @@ def unpacked(
         raise InvalidTraceError(
             f"{path} cannot be read: {error.strerror or error}; name a file with a trace."
         ) from error
+
+
+def _decoder(first: bytes) -> Callable[[bytes], bytes]:
+    """Return what makes UTF-8 without a byte order mark of a file that begins with one.
+
+    Shells of Windows write UTF-16 where the output of a program goes to a file.
+    """
+    for mark, name in ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"),
+                       (codecs.BOM_UTF16_BE, "utf-16")):  # fmt: skip
+        if first.startswith(mark):
+            decoder = codecs.getincrementaldecoder(name)(errors="replace")
+            return lambda piece: decoder.decode(piece).encode()
+    return _as_it_is
+
+
+def _as_it_is(piece: bytes) -> bytes:
+    return piece
 
 
 def _plain(file: BinaryIO, piece_bytes: int) -> Iterator[bytes]:

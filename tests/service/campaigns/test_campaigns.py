@@ -105,12 +105,20 @@ def test_a_cancelled_campaign_begins_nothing_more(client: TestClient, world: Cam
     assert _events(client, name)[-1] == ("end", {"stage": "cancelled"})
 
 
+def test_what_has_ended_is_not_cancelled_any_more(client: TestClient, world: CampaignWorld) -> None:
+    name = client.post("/v1/campaigns", json=BODY).json()["id"]
+    world.worker(Bench()).run()
+    assert client.delete(f"/v1/campaigns/{name}").json()["stage"] == "ended"
+
+
 @pytest.mark.parametrize(
     ("change", "pointer"),
     [
         ({"jobs": []}, "/jobs"),
         ({"jobs": [{"model": "zoo/mlp", "batch_size": 0}]}, "/jobs/0/batch_size"),
         ({"jobs": [{"graph": "ab"}]}, "/jobs/0"),
+        ({"jobs": [{"model": "zoo/mlp"}, {"model": "zoo/nosuch"}]}, "/jobs/1/model"),
+        ({"jobs": [{"model": "model.onnx"}]}, "/jobs/0/model"),
         ({"accelerators": [3]}, "/accelerators/0"),
         ({"accelerators": ["any", "H1000"]}, "/accelerators/1"),
         ({"accelerators": ["local"]}, "/accelerators/0"),

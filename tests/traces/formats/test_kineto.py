@@ -26,13 +26,13 @@ def _read(folder: Path, events: list[made.Event], **members: Any) -> Trace:
 
 
 def test_a_training_trace_is_read(tmp_path: Path) -> None:
-    distributed = {"backend": "nccl", "rank": 3, "world_size": 8}
+    distributed = {"backend": "nccl", "rank": 3, "world_size": 8, "nccl_version": "2.21.5"}
     path = made.write_trace(
         tmp_path / "named.anything.gz", made.training_events(), distributedInfo=distributed
     )
     trace = read_trace(path)
     assert (trace.format, trace.rank, trace.world_size, trace.complete) == ("kineto", 3, 8, True)
-    assert dict(trace.software) == {"cuda": "12.4", "collectives": "nccl"}
+    assert dict(trace.software) == {"cuda": "12.4", "collectives": "nccl", "nccl": "2.21.5"}
     assert trace.devices[0].accelerator == "H100-SXM5-80GB"
     assert [step.name for step in trace.steps] == ["ProfilerStep#1", "ProfilerStep#2"]
     # Times count from the first event, the mark of the first step at 1000 us.
@@ -292,3 +292,46 @@ def test_a_step_that_two_processes_mark_is_one(tmp_path: Path) -> None:
     assert [(step.start_ns, step.duration_ns) for step in trace.steps] == [
         (0, 100_000), (100_000, 90_000),
     ]  # fmt: skip
+
+
+#: Categories of newer traces and of those of PyTorch 1.8.
+_OLD = {"cpu_op": "Operator", "user_annotation": "Operator", "cuda_runtime": "Runtime",
+        "kernel": "Kernel", "gpu_memcpy": "Memcpy"}  # fmt: skip
+
+
+def test_the_events_alone_of_an_old_version_are_read_whatever_stands_first(tmp_path: Path) -> None:
+    path = tmp_path / "events.json"
+    events = made.training_events()
+    for event in events:
+        event["cat"] = _OLD.get(event["cat"], event["cat"])
+    name = {"name": "process_name", "ph": "M", "pid": 1, "tid": 0, "args": {"name": "python"}}
+    path.write_text(json.dumps([name, *events]))
+    assert len(read_trace(path).kernels) == 8
+
+
+def test_bandwidths_that_are_no_numbers_are_passed_over(tmp_path: Path) -> None:
+    """Kineto of PyTorch 1.8 divides the bytes of a copy by its time, which may be 0."""
+    events = [
+        made.call("aten::copy_", 1.0, 9.0),
+        made.kernel("Memcpy HtoD (Pageable -> Device)", 5, 20.0, 0.0, cat="Memcpy"),
+    ]
+    events[1]["args"]["memory bandwidth (GB/s)"] = "INF"
+    path = made.write_trace(tmp_path / "trace.json", events)
+    path.write_text(path.read_text().replace('"INF"', "inf"))
+    assert read_trace(path).kernels.duration_ns.tolist() == [0]
+
+
+def test_another_version_of_the_format_is_said(tmp_path: Path) -> None:
+    events = made.training_events(1)
+    assert not _read(tmp_path, events, schemaVersion=1).notes
+    assert "of version 2 of its format" in _read(tmp_path, events, schemaVersion=2).notes[0]
+
+
+def test_kernels_of_old_amd_traces_tell_device_and_queue_as_their_lane(tmp_path: Path) -> None:
+    """PyTorch before 2.4 wrote no more of them than the external id."""
+    kernel = made.kernel("Cijk_Ailk", 0, 20.0, 3.0) | {"pid": 2, "tid": 1}
+    kernel["args"] = {"External id": 77}
+    trace = _read(tmp_path, [made.call("aten::mm", 1.0, 9.0, External_id=77), kernel])
+    kernels = trace.kernels
+    assert (kernels.device.tolist(), kernels.stream.tolist()) == ([2], [1])
+    assert kernels.operator.tolist() == [0]

@@ -153,3 +153,19 @@ def test_a_profile_with_its_members_in_another_order_is_read(tmp_path: Path) -> 
     path = tmp_path / "sorted.json"
     path.write_text(json.dumps(ORT_PROFILE, sort_keys=True))
     assert read_trace(path).format == "onnxruntime"
+
+
+def test_a_second_session_behind_the_first_is_said_to_be_left_out(tmp_path: Path) -> None:
+    path = _written(tmp_path, ORT_PROFILE)
+    path.write_text(2 * path.read_text())
+    trace = read_trace(path)
+    assert (len(trace.steps), len(trace.notes)) == (1, 1)
+    assert "What follows the trace was left out" in trace.notes[0]
+
+
+def test_runs_of_several_threads_at_once_are_said(tmp_path: Path) -> None:
+    run = ORT_PROFILE[-1]
+    # One runs from 100 to 150 us; another begins when it has ended, or 10 us before.
+    for start, overlap in ((150, False), (140, True)):
+        trace = read_trace(_written(tmp_path, [*ORT_PROFILE, run | {"ts": start, "tid": 2}]))
+        assert any("Runs overlap" in note for note in trace.notes) == overlap

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
+from made_up_profiles import KERNEL_TRACE
 
 from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.formats.registry import read_trace
@@ -19,9 +21,17 @@ CHROME = b'{"displayTimeUnit": "ns", "traceEvents": [{"ph": "X", "name": "fusion
         ("a.pftrace", b"\x0a\x2b\x50\x01", "rocprofv3 --output-format csv"),
         ("a.ncu-rep", b"NVR\0", "Nsight Systems"),
         ("a.json.zip", b"PK\3\4", "Unpack it first"),
+        ("a.json", b"\x28\xb5\x2f\xfd\x04", "Unpack it first"),
         ("a.json", CHROME, "xplane.pb"),
         ("a.json", b'[{"Time (%)":100.0,"Instances":2}]', "--format csv"),
         ("a.txt", b"&&&& RUNNING TensorRT.trtexec [TensorRT v8601] # trtexec", "--exportProfile"),
+        ("a.json.gz", gzip.compress(b'{"traceEvents": []}'), "packed twice"),
+        ("a.json", b'[{"name": "aten::mm", "ph": "X", "pid": "CPU functions"}]', "torch.profiler"),
+        ("a.csv", b'==12== Profiling result:\n"Type","Time(%)"\n', "nvprof is not read"),
+        ("a.csv", b'"ID","Process ID","Kernel Name"\n', "Nsight Systems"),
+        ("a.csv", b"Virtual Address,HtoD Migration Size (MB),CPU Page Faults\n", "no times"),
+        ("a.txt", b"ROCPROFV3 SUMMARY:\n\n|  NAME  |", "kernel_stats.csv"),
+        ("a.json", b'{"schema": "2.0.0", "nodes": []}', "schemas 1.x"),
         ("a.json", b'[\n { "name" : "y", "dimensions" : "1x3"}]', "no times"),
     ],
 )
@@ -29,7 +39,14 @@ def test_what_to_give_instead_is_said(
     tmp_path: Path, name: str, content: bytes, instead: str
 ) -> None:
     path = tmp_path / name
-    path.write_bytes(content)
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     with pytest.raises(InvalidTraceError, match="no known trace format") as refused:
         read_trace(path)
     assert instead in refused.value.message.split("Known are:")[0]
+
+
+def test_a_sound_file_in_which_nothing_ran_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "kernel_trace.csv"
+    path.write_text(KERNEL_TRACE.splitlines()[0] + "\n")
+    with pytest.raises(InvalidTraceError, match=r"\(rocprof\) is sound and empty"):
+        read_trace(path)

@@ -60,3 +60,17 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
             list(unpacked(path, LIMITS))
     with pytest.raises(InvalidTraceError, match="is empty"):
         read_head(_file(tmp_path, b""), LIMITS)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_text_with_a_byte_order_mark_becomes_utf_8(
+    tmp_path: Path, encoding: str, packed: bool
+) -> None:
+    """As PowerShell redirects the output of a program."""
+    content = "Zeit (µs),Name\r\n1,gemm\r\n".encode(encoding)
+    path = _file(tmp_path, gzip.compress(content) if packed else content)
+    # Pieces of three bytes cut characters of two.
+    found = list(unpacked(path, LIMITS, piece_bytes=3))
+    assert b"".join(found).decode() == "Zeit (µs),Name\r\n1,gemm\r\n"
+    assert all(found)

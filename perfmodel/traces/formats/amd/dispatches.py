@@ -24,12 +24,15 @@ _START = ("Start_Timestamp", "BeginNs")
 _END = ("End_Timestamp", "EndNs")
 _DEVICE = ("Agent_Id", "GPU_ID", "gpu-id")
 _STREAM = ("Stream_Id", "Queue_Id", "queue-id")
+#: What stands in for the name of a kernel where something else ran, in tables of rocprofv2.
+_OPERATION = ("Operation", "Function")
 #: In the tables of rocprofv3 that list each dispatch once a counter.
 _COUNTER = "countername"
 #: Columns, folded, of tables without counters.
 _NO_COUNTERS = frozenset(
     {
-        "guid", "kind", "agentid", "gpuid", "queueid", "queueindex", "streamid", "threadid", "pid",
+        "guid", "kind", "domain", "operation", "function", "agentid", "gpuid", "queueid",
+        "queueindex", "streamid", "threadid", "pid",
         "tid", "processid", "dispatchid", "kernelid", "kernelname", "correlationid", "index",
         "starttimestamp", "endtimestamp", "beginns", "endns", "dispatchns", "completens",
         "durationns", "ldsblocksize", "ldsperworkgroup", "lds", "scratchsize",
@@ -88,9 +91,12 @@ def _add_rows(builder: TraceBuilder, table: Table, agents: AgentTable) -> set[st
     """Add the dispatches and return the devices they name, as written."""
     kernel, start, end = (table.required(*names) for names in (_KERNEL, _START, _END))
     device, stream = table.position(*_DEVICE), table.position(*_STREAM)
+    operation = table.position(*_OPERATION)
     seen: set[str] = set()
     for row in table.rows:
         name, start_ns = row[kernel], table.whole(row, start)
+        if not name:
+            name = row[operation] if operation is not None else "a kernel without a name"
         written = "" if device is None else row[device]
         seen.add(written)
         builder.add_kernel(

@@ -28,7 +28,7 @@ def read(path: Path, limits: TraceLimits) -> Trace:
     Raises
     ------
     InvalidTraceError
-        The sums are of calls on the host.
+        The sums are of calls on the host, or of whole domains.
     """
     table = open_table(path, limits, _is_sums)
     name, calls, total = (table.required(column) for column in ("Name", "Calls", "TotalDurationNs"))
@@ -36,8 +36,8 @@ def read(path: Path, limits: TraceLimits) -> Trace:
     for row in table.rows:
         if _HOST.match(row[name]):
             raise InvalidTraceError(
-                f"{path.name} sums calls on the host ({row[name]!r}), nothing that a device ran; "
-                "give ..._kernel_stats.csv or ..._kernel_trace.csv."
+                f"{path.name} sums calls on the host, or all of a domain ({row[name]!r}), not "
+                "single kernels; give ..._kernel_stats.csv or ..._kernel_trace.csv."
             )
         builder.add_kernel(
             row[name],

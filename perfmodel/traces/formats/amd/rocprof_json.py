@@ -49,6 +49,7 @@ def read(path: Path, limits: TraceLimits) -> Trace:
             rows.add(event)
     if events.cut:
         raise InvalidTraceError(f"{path.name} is cut: {events.cut}. Copy it again.")
+    rows.builder.notes += events.notes()
     return rows.build()
 
 

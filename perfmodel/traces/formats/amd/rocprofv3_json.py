@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.builder import TraceBuilder, duration_ns
@@ -48,8 +48,17 @@ def read(path: Path, limits: TraceLimits) -> Trace:
     InvalidTraceError
         It is cut, or a record is not as rocprofv3 writes it.
     """
-    builder = TraceBuilder(NAME, limits)
-    run = _Run(builder=builder, file=path.name, launches=LaunchCalls(builder))
+    run = _taken(path, limits, _Run.new(path.name, limits))
+    if run.early & run.kernel_names.keys():
+        # Tools that sort members put records before what names them.
+        again = replace(_Run.new(path.name, limits), kernel_names=run.kernel_names,
+                        operation_names=run.operation_names)  # fmt: skip
+        run = _taken(path, limits, again)
+    return run.launches.build()
+
+
+def _taken(path: Path, limits: TraceLimits, run: _Run) -> _Run:
+    """Return a run that has taken in a file."""
     takers = {
         _AGENTS: run.agent, _SYMBOLS: run.symbol, _STRINGS: run.operations,
         _DISPATCHES: run.dispatch, _COPIES: run.copy, _CALLS: run.call,
@@ -66,7 +75,7 @@ def read(path: Path, limits: TraceLimits) -> Trace:
                 f"{path.name} has a record under {'.'.join(section[1:])!r} that is not as "
                 f"rocprofv3 writes it ({type(error).__name__}: {error})."
             ) from error
-    return run.launches.build()
+    return run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +87,16 @@ class _Run:
     launches: LaunchCalls
     device_of: dict[int, int] = field(default_factory=dict)
     kernel_names: dict[int, str] = field(default_factory=dict)
-    copy_names: dict[tuple[int, int], str] = field(default_factory=dict)
+    operation_names: dict[tuple[int, int], str] = field(default_factory=dict)
     kinds: list[str] = field(default_factory=list)
+    #: Kernels that were met before their symbols.
+    early: set[int] = field(default_factory=set)
+
+    @classmethod
+    def new(cls, file: str, limits: TraceLimits) -> Self:
+        """Return a run of which nothing was read."""
+        builder = TraceBuilder(NAME, limits)
+        return cls(builder=builder, file=file, launches=LaunchCalls(builder))
 
     def agent(self, agent: Mapping[str, Any]) -> None:
         if agent["type"] != _GPU:
@@ -103,17 +120,19 @@ class _Run:
 
     def operations(self, kind: Mapping[str, Any]) -> None:
         for number, name in enumerate(kind["operations"]):
-            self.copy_names[len(self.kinds), number] = str(name)
+            self.operation_names[len(self.kinds), number] = str(name)
         self.kinds.append(str(kind["kind"]))
 
     def dispatch(self, record: Mapping[str, Any]) -> None:
         launch = record["dispatch_info"]
         number = int(launch["kernel_id"])
+        if number not in self.kernel_names:
+            self.early.add(number)
         name = self.kernel_names.get(number) or f"kernel {number}, whose symbol is not in the file"
         self._add(record, name, launch["agent_id"], kernel_kind(name), UNKNOWN)
 
     def copy(self, record: Mapping[str, Any]) -> None:
-        name = self.copy_names.get((record["kind"], record["operation"]), "MEMORY_COPY")
+        name = self.operation_names.get((record["kind"], record["operation"]), "MEMORY_COPY")
         device = record["dst_agent_id"]
         if int(device["handle"]) not in self.device_of:
             device = record["src_agent_id"]
@@ -122,7 +141,13 @@ class _Run:
     def call(self, record: Mapping[str, Any]) -> None:
         start_ns = int(record["start_timestamp"])
         took_ns = duration_ns(self.file, "A call of HIP", start_ns, int(record["end_timestamp"]))
-        self.launches.add(int(record["correlation_id"]["internal"]), start_ns, took_ns)
+        name = self.operation_names.get((record.get("kind", 0), record.get("operation", 0)), "")
+        self.launches.add(
+            int(record["correlation_id"]["internal"]),
+            start_ns,
+            took_ns,
+            graph="GraphLaunch" in name,
+        )
 
     def _add(
         self,

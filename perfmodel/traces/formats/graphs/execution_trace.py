@@ -62,6 +62,7 @@ def read_pieces(name: str, pieces: Iterator[bytes], limits: TraceLimits) -> Trac
             nodes.add(node)
     if events.cut:
         raise InvalidTraceError(f"{name} is cut: {events.cut}. Copy it again.")
+    nodes.builder.notes += events.notes()
     return nodes.build(str(events.members.get("schema", "")))
 
 

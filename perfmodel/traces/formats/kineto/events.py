@@ -215,8 +215,9 @@ class KinetoRows:
             name,
             start_ns=start_ns,
             duration_ns=duration_ns,
-            device=_number(args.get("device"), 2**31),
-            stream=_number(args.get("stream"), 2**31),
+            # Old traces of AMD GPUs tell both as the lane alone that the event is drawn in.
+            device=_number(args.get("device", event.get("pid")), 2**31),
+            stream=_number(args.get("stream", event.get("tid")), 2**31),
             kind=kind,
             size_bytes=_number(args.get("bytes")),
         )

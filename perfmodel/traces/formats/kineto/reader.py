@@ -21,9 +21,13 @@ _NAME = "kineto"
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 #: The events alone, as tools that filter traces leave them.
 _BARE = re.compile(rb"\s*\[\s*\{[^{}]{0,2000}\"(?:ph|cat)\"\s*:")
-#: What Kineto alone writes before its events; fragments that tools cut out keep one of them.
-_OWN = (b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"', b'"Record function id"',
-        b'"cpu_op"', b'"cuda_runtime"', b'"ProfilerStep')  # fmt: skip
+#: What Kineto alone writes before its events and in them; fragments that tools cut out keep one.
+_OWN = re.compile(
+    rb'"(?:schemaVersion|deviceProperties|distributedInfo|Record function id|ProfilerStep[^"]*)"'
+    rb'|"cat"\s*:\s*"(?:cpu_op|Operator|user_annotation|kernel|gpu_memcpy|\w+_runtime)"'
+)
+#: The only version of the format so far.
+_SCHEMA = 1
 _VERSIONS = {
     "cuda_runtime_version": "cuda", "cuda_driver_version": "cuda_driver", "cupti_version": "cupti",
     "hip_runtime_version": "hip", "hip_driver_version": "hip_driver",
@@ -33,7 +37,7 @@ _VERSIONS = {
 
 def recognise(head: bytes, path: Path) -> bool:
     """Tell whether a file is a Chrome trace of Kineto."""
-    if not any(word in head for word in _OWN):
+    if _OWN.search(head) is None:
         return False
     if head.lstrip().startswith(b"["):
         return _BARE.match(head) is not None
@@ -79,11 +83,16 @@ def _check(rows: KinetoRows, events: JsonEvents, name: str) -> None:
             f"The trace is cut: {events.cut}. {rows.seen} events were read; sums are too small "
             "and the last step is not whole."
         )
-    if events.rest:
-        builder.notes.append(f"What follows the trace was left out: {events.rest!r}.")
+    builder.notes += events.notes()
 
 
 def _describe(builder: TraceBuilder, members: Mapping[str, Any]) -> None:
+    schema = members.get("schemaVersion", _SCHEMA)
+    if schema != _SCHEMA:
+        builder.notes.append(
+            f"The trace is of version {str(schema)[:40]} of its format; known is {_SCHEMA}, as "
+            "which it was read."
+        )
     devices = members.get("deviceProperties")
     for facts in devices if isinstance(devices, list) else ():
         if isinstance(facts, dict):
@@ -95,9 +104,9 @@ def _describe(builder: TraceBuilder, members: Mapping[str, Any]) -> None:
     if isinstance(distributed, dict):
         builder.rank = _whole(distributed.get("rank"))
         builder.world_size = _whole(distributed.get("world_size"))
-        backend = distributed.get("backend")
-        if isinstance(backend, str):
-            builder.software["collectives"] = backend
+        for key, word in (("backend", "collectives"), ("nccl_version", "nccl")):
+            if isinstance(distributed.get(key), str):
+                builder.software[word] = distributed[key][:40]
 
 
 def _device(facts: Mapping[str, Any], position: int) -> TracedDevice:

@@ -62,18 +62,32 @@ def read(path: Path, limits: TraceLimits) -> Trace:
         export.whole_graphs()
         export.copies()
         export.memsets()
+        if not export.builder.kernel_count:
+            # Tables are there and empty where they were not exported lazily.
+            raise InvalidTraceError(f"{database.name} {_NO_WORK}.")
         export.calls()
         export.ranges()
         export.devices()
         return export.launches.build()
 
 
+_NO_WORK = (
+    f"is a SQLite database without work of a GPU ({_KERNELS} and the like): record with `nsys "
+    "profile --trace cuda,nvtx`"
+)
+#: Tables that tell databases of other profilers, and what to give instead.
+_OTHERS = (
+    ("StringTable", "is a database of nvprof, whose tables are others: record with Nsight Systems"),
+    ("OPS", "is a database of rocprof, which keeps the same in a table: give its results.csv"),
+)
+
+
 def _refuse_others(database: ReadOnlyDatabase) -> None:
+    for table, reason in _OTHERS:
+        if table in database.tables:
+            raise InvalidTraceError(f"{database.name} {reason}.")
     if not database.tables & {_KERNELS, _GRAPHS, _COPIES, _MEMSETS}:
-        raise InvalidTraceError(
-            f"{database.name} is a SQLite database without work of a GPU ({_KERNELS} and the "
-            "like): record with `nsys profile --trace cuda,nvtx`."
-        )
+        raise InvalidTraceError(f"{database.name} {_NO_WORK}.")
 
 
 class _Export:
@@ -139,12 +153,13 @@ class _Export:
         for start, end, thread, kind, text, text_id in self.database.rows("NVTX_EVENTS", columns):
             if kind is not None and kind not in _PUSH_POP:
                 continue
-            if end is None:
+            # Before 2021 no column was empty: what has no end has 0 or -1 there.
+            if end is None or end in (0, -1):
                 open_ended += 1
                 continue
             told = text if isinstance(text, str) else self._text(text_id, "a range without a text")
             start_ns, duration_ns = self._times(start, end, told)
-            number = self._whole(thread, "globalTid") & _ID_MASK
+            number = self._whole(thread or 0, "globalTid") & _ID_MASK
             nvtx_operator(self.builder, table, told, start_ns, duration_ns, number)
         table.note()
         if open_ended:
@@ -155,7 +170,9 @@ class _Export:
         cuda_of = {
             gpu: cuda for gpu, cuda in self.database.rows("TARGET_INFO_CUDA_DEVICE", _CUDA_NUMBERS)
         }
-        for row in self.database.rows("TARGET_INFO_GPU", _GPU_FACTS):
+        described = self.database.rows("TARGET_INFO_GPU", _GPU_FACTS)
+        before_2021 = self.database.rows("TARGET_INFO_CUDA_GPU", _GPU_FACTS_BEFORE_2021)
+        for row in (*described, *before_2021):
             gpu, name, memory, cores, major, minor = row
             index = cuda_of.get(gpu, gpu)
             capability = f"{major}.{minor}" if major is not None else ""
@@ -230,3 +247,7 @@ class _Export:
 
 _CUDA_NUMBERS = ("gpuId", "cudaId")
 _GPU_FACTS = ("id", "name", "totalMemory", "smCount", "computeMajor", "computeMinor")
+_GPU_FACTS_BEFORE_2021 = (
+    "deviceId", "name", "globalMemorySize", "numMultiprocessors", "computeCapabilityMajor",
+    "computeCapabilityMinor",
+)  # fmt: skip

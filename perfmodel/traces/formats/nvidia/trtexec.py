@@ -25,8 +25,9 @@ from perfmodel.traces.trace import UNKNOWN, KernelKind, Trace, TracedStep
 
 NAME = "trtexec"
 _PROFILE = re.compile(rb'\s*\[\s*\{\s*"count"\s*:')
-_TIMES = re.compile(rb'\s*\[\s*\{\s*"(?:startEnqMs|startInMs)"\s*:')
-_LAYERS = re.compile(rb'\s*\{\s*"Layers"\s*:\s*\[')
+_TIMES = re.compile(rb'\s*\[\s*\{[^{}\[\]]{0,2000}"(?:startEnqMs|startInMs)"\s*:')
+#: Names of bindings may stand before the layers.
+_LAYERS = re.compile(rb'\s*\{\s*(?:"Bindings"\s*:\s*\[[^\[\]{}]*+\]\s*,\s*)?"Layers"\s*:\s*\[')
 _METADATA = re.compile(
     rb'\s*(?:\{\s*"(?:performance_summary|model_options)"|\[\s*\{\s*"Name".{1,200}"ComputeCapability")',
     re.DOTALL,

@@ -110,3 +110,16 @@ def test_a_table_that_cannot_be_used_is_refused_with_the_reason(
 ) -> None:
     with pytest.raises(InvalidTraceError, match=reason.replace("^", r"\^")):
         read_trace(_written(tmp_path, table=text))
+
+
+def test_what_is_no_kernel_bears_the_name_of_its_operation(tmp_path: Path) -> None:
+    """rocprofv2 lists copies beside kernels, without a name of a kernel."""
+    text = (
+        "Domain,Operation,Kernel_Name,Start_Timestamp,End_Timestamp,Correlation_ID\n"
+        "HIP_OPS_DOMAIN,HIP_OP_ID_DISPATCH,gemm,100,160,1\n"
+        "HIP_OPS_DOMAIN,HIP_OP_ID_COPY,,200,230,2\n"
+    )
+    trace = read_trace(_written(tmp_path, hip_activity=text))
+    assert [trace.names[name] for name in trace.kernels.name] == ["gemm", "HIP_OP_ID_COPY"]
+    assert trace.kernels.kind.tolist() == [KernelKind.COMPUTE, KernelKind.COPY]
+    assert not trace.notes

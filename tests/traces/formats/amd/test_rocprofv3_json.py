@@ -42,6 +42,25 @@ def test_a_kernel_without_a_symbol_keeps_its_number(tmp_path: Path) -> None:
     assert trace.names[trace.kernels.name[0]].startswith("kernel 5")
 
 
+def test_the_order_of_members_does_not_matter(tmp_path: Path) -> None:
+    """As tools leave them that sort them: records before symbols and strings."""
+    path = tmp_path / "sorted.json"
+    path.write_text(json.dumps(rocprofv3_json(), sort_keys=True))
+    trace = read_trace(path)
+    names = [trace.names[position] for position in trace.kernels.name]
+    assert names == ["gemm(float*)", "MEMORY_COPY_HOST_TO_DEVICE"]
+    assert len(trace.devices) == 1
+
+
+def test_kernels_of_a_graph_are_told(tmp_path: Path) -> None:
+    document = rocprofv3_json()
+    operations = [{"kind": f"KIND_{number}", "operations": []} for number in range(2, 5)]
+    document["rocprofiler-sdk-tool"][0]["strings"]["buffer_records"] += [
+        *operations, {"kind": "HIP_RUNTIME_API", "operations": ["a", "b", "c", "hipGraphLaunch"]},
+    ]  # fmt: skip
+    assert read_trace(_written(tmp_path, document)).kernels.graph.tolist() == [True, False]
+
+
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
