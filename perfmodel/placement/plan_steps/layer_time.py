@@ -10,8 +10,9 @@ device, one forward pass of a layer takes::
                = 4 r s a d / t / (e_a F) + q_a 2 r a s / t / W              where they are written
     pointwise  = q_h 2 r h x / W                            x = (1 + 1/t)/2, or 1/t with the
                                                             sequence split too
-    exchange   = reductions over tensor ranks, dispatch to experts, and what sends of keys and
-                 values between context ranks last longer than the scores
+    exchange   = reductions over tensor ranks, what hides behind products aside, dispatch to
+                 experts, and what sends of keys and values between context ranks last longer than
+                 the scores
 
 where c is start and tail of a product, w what a power limit holds back, n the cycles of a core for
 one score, and F_w the part of the peak that instructions of single warps reach: since Hopper about
@@ -22,7 +23,7 @@ the reductions, and what does not hide of gathering inputs again and scattering 
 products, as Megatron does); with full checkpointing a
 forward pass comes before it, with selective checkpointing the scores. No pass is faster than the
 host launches its kernels, a third of ``layer_launch_s`` for the forward pass and two for the
-backward pass, and again for what is recomputed.
+backward pass, and again for what is recomputed; so for every expert that the rank holds.
 
 Reference: Shoeybi et al., Megatron-LM, 2019; Korthikanti et al., 2022 (sequence parallelism); Liu
 et al., Ring Attention, 2023 (context); Lepikhin et al., GShard, 2020 (experts); Shah et al.,
@@ -88,13 +89,14 @@ def device_times(cells: PlanCells, between: Exchanges, constants: PlanConstants)
     reduce, dispatch = constants.reduce_factor * between.reduce_s, between.dispatch_s
     exposed = np.maximum(between.rotate_s - scores, 0.0)
     reduce_back = _reduce_back_s(cells, reduce, 2 * others, constants)
+    shown = reduce - constants.reduce_overlap * np.minimum(reduce, others)
     return PassTimes(
         forward_s=others + scores,
         backward_s=2 * others + scores_back + again,
-        forward_exchange_s=reduce + dispatch + exposed,
+        forward_exchange_s=shown + dispatch + exposed,
         backward_exchange_s=reduce_back
         + dispatch
-        + full * (reduce + dispatch)
+        + full * (shown + dispatch)
         + (2 + full) * exposed,
     )
 
@@ -104,18 +106,20 @@ def _reduce_back_s(
 ) -> FloatArray:
     """Return what is waited for of the reductions of a backward pass, without recomputation.
 
-    Where the sequence is split, gradients that come in are gathered, which nothing hides: half of
-    the reductions of a forward pass. Inputs are gathered again and gradients scattered beside the
-    products of the pass.
+    Where the sequence is split, gradients that come in are gathered, as a product needs them: half
+    of the reductions of a forward pass. Inputs are gathered again and gradients scattered beside
+    the products of the pass.
     """
     hidden = constants.overlap_efficiency * np.minimum(reduce_s, beside_s)
+    hidden = hidden + constants.reduce_overlap * np.minimum(0.5 * reduce_s, beside_s)
     parallel = cells.plan.sequence_parallel > 0
     return np.where(parallel, 1.5 * reduce_s - hidden, reduce_s)
 
 
 def launch_times_s(cells: PlanCells, constants: PlanConstants) -> tuple[FloatArray, FloatArray]:
     """Return the time of the host for the forward and the backward pass of one layer."""
-    mixtures = np.where(cells.shape.experts > 1, constants.expert_launch_s, 0.0)
+    held = np.maximum(cells.shape.experts / cells.plan.expert, 1.0)
+    mixtures = np.where(cells.shape.experts > 1, held * constants.expert_launch_s, 0.0)
     once = (constants.layer_launch_s + mixtures) / 3 + _loose_softmax_s(cells, constants)
     reductions = constants.reduce_launch_s * 2 * np.log2(cells.plan.tensor)
     full = cells.plan.checkpointing == Checkpointing.FULL

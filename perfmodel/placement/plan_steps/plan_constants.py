@@ -59,11 +59,15 @@ class PlanConstants:
     layer_launch_s, reduce_launch_s, head_launch_s : float
         Time of the host for the kernels of a layer, of an all-reduce, of the output.
     expert_launch_s : float
-        What it takes longer for a layer of experts: it waits to be told how many tokens each gets.
+        What it takes longer in a layer of experts, for each of those that a rank holds: it waits to
+        be told how many tokens each gets, and calls the products of each.
     loose_softmax_s : float
         The same for a softmax that no single kernel takes, in a forward pass.
     reduce_factor : float
         Time of an all-reduce between tensor ranks over that of the model of collectives.
+    reduce_overlap : float
+        Part of it that hides behind the products around it, in [0, 1): both are cut to pieces, and
+        a piece is sent while the next is multiplied.
     send_factor, send_latency_s : float
         The same for sends between stages, and what the host adds.
     shard_factor : float
@@ -104,6 +108,7 @@ class PlanConstants:
     head_launch_s: float = 2e-3
     loose_softmax_s: float = 2e-4
     reduce_factor: float = 1.0
+    reduce_overlap: float = 0.0
     send_factor: float = 1.0
     send_latency_s: float = 5e-5
     shard_factor: float = 1.0

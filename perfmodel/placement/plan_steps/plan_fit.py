@@ -37,7 +37,7 @@ OPEN: dict[Stack, tuple[str, ...]] = {
     Stack.MEGATRON_CORE: (
         "weight_efficiency", "fused_score_efficiency", "head_efficiency", "power",
         "product_latency_s", "activation_passes", "dispatch_passes", "layer_launch_s",
-        "expert_launch_s", "expert_load", "reduce_factor", "straggler", "gradient_overlap",
+        "expert_launch_s", "expert_load", "reduce_overlap", "straggler", "gradient_overlap",
     ),
     Stack.TORCH: (
         "weight_efficiency", "fused_score_efficiency", "head_efficiency",
@@ -63,9 +63,10 @@ START: dict[Stack, PlanConstants] = {
         inner_passes=2.0,
         dispatch_passes=4.0,
         layer_launch_s=3e-4,
-        expert_launch_s=6e-3,
+        expert_launch_s=5e-4,
         head_launch_s=1e-4,
         reduce_launch_s=1e-5,
+        reduce_overlap=0.5,
         gradient_overlap=0.8,
         expert_load=1.1,
     ),

@@ -57,12 +57,34 @@ def test_copies_for_one_host_are_sent_together() -> None:
     assert found[0] / found[1] == pytest.approx(2 * (1 - 0.5**4), rel=0.02)
 
 
-def test_a_layer_of_experts_waits_longer_for_the_host() -> None:
+def test_a_layer_waits_for_its_host_for_every_expert_that_a_rank_holds() -> None:
     constants = PlanConstants(layer_launch_s=3.0, expert_launch_s=6.0)
-    plain, mixture = (
-        launch_times_s(cells([choice()], [one]), constants)[0][0] for one in (shape(), MIXTURE)
+    plans = [choice(), choice(data=8, expert=8), choice(data=16, expert=16)]
+    plain, *mixtures = (
+        launch_times_s(cells([plan], [one]), constants)[0][0]
+        for plan, one in [(choice(), shape()), *((plan, MIXTURE) for plan in plans)]
     )
-    assert (plain, mixture) == (1.0, 3.0)
+    # 16, 2 and 1 of 16 experts
+    assert (plain, mixtures) == (1.0, [33.0, 5.0, 3.0])
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+def test_part_of_a_reduction_hides_behind_the_products_around_it(parallel: bool) -> None:
+    plans = cells([choice(tensor=4, sequence_parallel=parallel)])
+    short_s, long_s = 1e-6, 1.0
+
+    def shown(reduce_s: float, part: float) -> tuple[float, float]:
+        between = replace(exchanges(plans), reduce_s=np.array([reduce_s]))
+        found = device_times(plans, between, PlanConstants(reduce_overlap=part))
+        return found.forward_exchange_s[0], found.backward_exchange_s[0]
+
+    nothing, half = (shown(short_s, part) for part in (0.0, 0.5))
+    # Half of the reduction forward; backward of the gathering alone, where the sequence is split.
+    assert nothing[0] - half[0] == pytest.approx(short_s / 2)
+    assert nothing[1] - half[1] == pytest.approx(short_s / 4 if parallel else 0.0)
+    # What lasts longer than they do stays.
+    layer_s = device_times(plans, exchanges(plans), PlanConstants()).forward_s[0]
+    assert 0 < shown(long_s, 0.0)[0] - shown(long_s, 0.5)[0] < layer_s
 
 
 def test_copies_go_through_memory_for_each_expert() -> None:
