@@ -25,7 +25,7 @@ CHROME = b'{"displayTimeUnit": "ns", "traceEvents": [{"ph": "X", "name": "fusion
         ("a.json", CHROME, "xplane.pb"),
         ("a.json", b'[{"Time (%)":100.0,"Instances":2}]', "--format csv"),
         ("a.txt", b"&&&& RUNNING TensorRT.trtexec [TensorRT v8601] # trtexec", "--exportProfile"),
-        ("a.json.gz", gzip.compress(b'{"traceEvents": []}'), "packed twice"),
+        ("a.json.gz", gzip.compress(b'{"traceEvents": []}', mtime=0), "packed twice"),
         ("a.json", b'[{"name": "aten::mm", "ph": "X", "pid": "CPU functions"}]', "torch.profiler"),
         ("a.csv", b'==12== Profiling result:\n"Type","Time(%)"\n', "nvprof is not read"),
         ("a.csv", b'"ID","Process ID","Kernel Name"\n', "Nsight Systems"),
