@@ -30,7 +30,7 @@ from perfmodel.estimator.placing.slowdowns import (
     load_alone,
     slowdown_on,
 )
-from perfmodel.estimator.placing.split_replica import split_parts, split_warnings
+from perfmodel.estimator.placing.split_replica import split_step, split_warnings
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.feeding.batch_split import AffineSteps, proportional_split
@@ -43,9 +43,6 @@ from perfmodel.types import Basis, Mode, weakest
 #: How many times as fast or as slow as taken what is loaded may arrive: where samples are guessed
 #: from the graph, and where their bytes and seconds are stated.
 _GUESSED_FEED, _STATED_FEED = 2.0, 1.25
-
-#: Half width in logarithms of a plan's time over that of one accelerator, of plans left out.
-_OF_A_PLAN = 0.18
 
 
 class CapturedSource:
@@ -112,11 +109,13 @@ def placed_step(
     slow: Sequence[Slowdown] = (),
 ) -> CellStep:
     """Return the step of a job, whatever its placement says; as :func:`.replicas.plain_step`."""
-    times = [np.array([p.time_s, p.low_s, p.high_s]) for p in predictions]
+    alone = [np.array([p.time_s, p.low_s, p.high_s]) for p in predictions]
+    times = alone
     if slow:
-        times = [time * one.factor for time, one in zip(times, slow, strict=True)]
+        times = [time * one.factor for time, one in zip(alone, slow, strict=True)]
     if placement.is_split or (placement.count > 1 and prepared.has_plan_engine):
-        found = _split(prepared, placement, times)
+        slowed = float(np.max(times, axis=0)[0] / np.max(alone, axis=0)[0])
+        found = _split(prepared, placement, times, slowed)
     else:
         found = _several(prepared, placement, times)
     said = split_warnings(prepared, placement) if placement.is_split else ()
@@ -241,17 +240,20 @@ def _dealt(
 
 
 def _split(
-    prepared: PreparedJob, placement: ResolvedPlacement, times: Sequence[FloatArray]
+    prepared: PreparedJob,
+    placement: ResolvedPlacement,
+    times: Sequence[FloatArray],
+    slowed: float,
 ) -> _Levels:
     """Return the step of replicas that are split, or that the equations for plans answer."""
     dealt = None if placement.is_split else _dealt(prepared, placement, times)
     slowest = np.asarray(np.maximum.reduce(list(times))) if dealt is None else dealt
-    parts = split_parts(prepared, placement, slowest)
+    step = split_step(prepared, placement, slowest, slowed)
     samples = float((placement.fabric.plan.data or 1) * prepared.samples)
     return _Levels(
-        parts=parts,
-        rates=np.asarray(samples / parts.step_time_s),
-        half_width=_OF_A_PLAN,
+        parts=step.parts,
+        rates=np.asarray(samples / step.parts.step_time_s),
+        half_width=step.half_width,
         basis=placement.scaling_basis,
     )
 

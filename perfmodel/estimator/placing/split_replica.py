@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,27 +11,48 @@ from perfmodel.errors import InvalidPlacementError
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.replicas import replica_parts
-from perfmodel.estimator.single.plan_engine import transformer_training
+from perfmodel.estimator.single.plan_engine import needs_no_single, transformer_training
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.fabric.rank_groups import Dimension
 from perfmodel.placement.plan_steps.stage_cut import cut_graph, cut_step_s, refuse_operator_splits
-from perfmodel.placement.plans.plan_answer import job_choice, plan_answer
+from perfmodel.placement.plans.plan_answer import job_choice, plan_answer, scaled
 from perfmodel.placement.topology.topology import BatchSplit, Plan
 from perfmodel.types import Mode
 
+#: Half width in logarithms of a plan's time over that of one accelerator, of plans left out.
+_OF_A_PLAN = 0.18
+#: And of what the equations answer by themselves, of devices and of models left out: of dense
+#: models, and of mixtures of experts, whose releases differ by as much.
+_OF_EQUATIONS = {False: 0.30, True: 0.46}
 
-def split_parts(
-    prepared: PreparedJob, placement: ResolvedPlacement, single_s: FloatArray
-) -> StepParts:
-    """Return the parts of the steps of a job whose replicas are split.
+
+class SplitStep(NamedTuple):
+    """Steps of a job whose replicas are split.
 
     Parameters
     ----------
-    placement : ResolvedPlacement
-        Its plan splits a replica.
+    parts : StepParts
+        Arrays of shape (levels,).
+    half_width : float
+        What the plan adds to the half width of the interval, in logarithms.
+    """
+
+    parts: StepParts
+    half_width: float
+
+
+def split_step(
+    prepared: PreparedJob, placement: ResolvedPlacement, single_s: FloatArray, slowed: float
+) -> SplitStep:
+    """Return the steps of a job whose replicas are split, or that the equations for plans answer.
+
+    Parameters
+    ----------
     single_s : ndarray, shape (levels,)
         The step of one replica on one accelerator, all micro-batches.
+    slowed : float
+        How many times as long that takes as on accelerators that nothing limits or shares.
 
     Raises
     ------
@@ -47,20 +69,27 @@ def split_parts(
     training = transformer_training(prepared)
     if training is None:
         refuse_operator_splits(plan, pointer=placement.pointer)
-        return _staged(prepared, placement, single_s)
+        return SplitStep(_staged(prepared, placement, single_s), _OF_A_PLAN)
     _refuse_experts(training.shape.experts, plan, pointer=placement.pointer)
     _refuse_stages(training.shape.layers, plan, pointer=placement.pointer)
     choices = [job_choice(job, plan)] * len(single_s)
-    steps = plan_answer(training, placement.fabric, choices, single_s=single_s)
+    if needs_no_single(prepared, training.on(placement.fabric.accelerators), plan):
+        steps = scaled(plan_answer(training, placement.fabric, choices), slowed)
+        half_width = _OF_EQUATIONS[training.shape.experts > 1]
+    else:
+        steps = plan_answer(training, placement.fabric, choices, single_s=single_s)
+        half_width = _OF_A_PLAN
     # What the bound of the arithmetic adds counts as computing.
     beyond = steps.step_time_s - steps.parts.step_time_s
-    parts = steps.parts
-    return replace(
-        parts,
-        compute_s=parts.compute_s + beyond,
+    parts = replace(
+        steps.parts,
+        compute_s=steps.parts.compute_s + beyond,
         # What is waited for beside messages, the launch of the last ones, is communication as well.
-        communication_s=np.maximum(parts.communication_s, parts.exposed_communication_s),
+        communication_s=np.maximum(
+            steps.parts.communication_s, steps.parts.exposed_communication_s
+        ),
     )
+    return SplitStep(parts, half_width)
 
 
 def split_warnings(prepared: PreparedJob, placement: ResolvedPlacement) -> tuple[str, ...]:

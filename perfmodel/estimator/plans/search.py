@@ -18,7 +18,7 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.single.plan_engine import transformer_training
+from perfmodel.estimator.single.plan_engine import needs_no_single, transformer_training
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, computing_s, on_one_of_each
 from perfmodel.estimator.tables.goodput import ReplicaSteps, at_some_batches
 from perfmodel.features.arrays import FloatArray
@@ -218,6 +218,8 @@ class PredictedScale:
         batch = np.array(within)
         accumulation = np.array([choice.micro_batches for choice in choices])
         factor = known.single_s(batch, accumulation) / alone.step_time_s
+        apart = [needs_no_single(self.prepared, training, one.plan) for one in choices]
+        factor[np.array(apart)] = 1.0
         # Replicas of language models that are not split are answered by the equations as well.
         predicted = not self.prepared.has_plan_engine
         whole = np.array(

@@ -73,6 +73,21 @@ def transformer_training(prepared: PreparedJob) -> TransformerTraining | None:
     )
 
 
+def needs_no_single(prepared: PreparedJob, training: TransformerTraining, plan: Plan) -> bool:
+    """Tell whether the equations answer for a plan, whatever one accelerator is predicted to take.
+
+    Those of Megatron's core were fitted on whole steps of language models as they are published;
+    to scale them by predictions for one accelerator, which these models hardly fit, quadruples
+    their error.
+
+    Parameters
+    ----------
+    training : TransformerTraining
+        On the accelerators of the placement.
+    """
+    return prepared.has_plan_engine and training.stack_of(plan) is Stack.MEGATRON_CORE
+
+
 def single_with_plan_engine(
     prepared: PreparedJob, spec: AcceleratorSpec, prediction: Prediction
 ) -> Prediction:
@@ -128,8 +143,9 @@ def single_with_plan_engine(
 def _spread(training: TransformerTraining, spec: AcceleratorSpec, job: Job) -> float:
     if spec.kind not in ("gpu", "tpu"):
         return _UNMEASURED_SPREAD
-    # What was fitted is steps in 16 bits whose operators run one by one.
-    unfitted = spec.kind == "gpu" and (_is_compiled(job) or job.arithmetic is Precision.FP8)
+    # What was fitted is steps in 16 bits whose operators run one by one, of Megatron's core in 8.
+    in_8 = job.arithmetic is Precision.FP8 and training.stack is not Stack.MEGATRON_CORE
+    unfitted = spec.kind == "gpu" and (_is_compiled(job) or in_8)
     return math.hypot(_SPREAD[training.stack], _UNFITTED_SPREAD if unfitted else 0.0)
 
 

@@ -18,7 +18,7 @@ from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.replicas import replica_parts, sharing_of
-from perfmodel.estimator.single.plan_engine import transformer_training
+from perfmodel.estimator.single.plan_engine import needs_no_single, transformer_training
 from perfmodel.estimator.tables.estimates import answer_cell, computing_s, on_one_of_each
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.graph.job import Job
@@ -150,7 +150,8 @@ class ReplicaSteps:
             for b, a in zip(batch.tolist(), accumulation.tolist(), strict=True)
         )
         choices = [job_choice(job, fabric.plan) for job in jobs]
-        single_s = self.single_s(batch, accumulation)
+        apart = needs_no_single(prepared, training.on(fabric.accelerators), fabric.plan)
+        single_s = None if apart else self.single_s(batch, accumulation)
         return plan_answer(training, fabric, choices, single_s=single_s).step_time_s
 
     def single_s(self, batch: IntArray, accumulation: IntArray) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +13,14 @@ from perfmodel.errors import InvalidInputError, InvalidPlacementError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.placing.cells import Cells
 from perfmodel.estimator.placing.placed import CAPTURED
+from perfmodel.estimator.single.step_model import StepModel
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.graph.job import Job
+from perfmodel.graph.workload import Workload
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.sharing.job_load import load_of
 from perfmodel.placement.topology.parse import parse_placement
+from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import Basis, Mode, Precision
 
 #: 1 us a sample: 2,000 samples take 2 ms, and 67 MB of gradients several ms over PCIe.
@@ -335,3 +339,37 @@ def test_a_limit_that_limits_nothing_leaves_the_answer_alone(estimator: Estimato
     assert above == free
     assert below.basis is Basis.ANALYTICAL
     assert below.step_time_s > free.step_time_s
+
+
+def test_split_language_models_on_new_accelerators_need_no_prediction_for_one(
+    estimator: Estimator, model: StepModel
+) -> None:
+    class Tenfold:
+        version = "tenfold/1"
+
+        def predict(self, workloads: Sequence[Workload]) -> list[Prediction]:
+            return [
+                replace(p, time_s=10 * p.time_s, low_s=10 * p.low_s, high_s=10 * p.high_s)
+                for p in model.predict(workloads)
+            ]
+
+    core = estimator.core
+    other = Estimator(accelerators=core.accelerators, model=Tenfold(), graphs=core.graphs)
+    job = Job(model="zoo/megatron-gpt", mode=Mode.TRAINING, precision=Precision.AMP_BF16)
+    older, newer = "8xA100-SXM4-80GB tp=2", "8xH100-SXM5-80GB tp=2"
+    fast, slow = (
+        [_on(one, written, job).step_time_s for written in (older, newer)]
+        for one in (estimator, other)
+    )
+    assert slow[0] > 1.5 * fast[0]
+    assert slow[1] == fast[1]
+    rate = _on(estimator, newer, job).throughput
+    assert rate.high / rate.low == pytest.approx(np.exp(2 * 0.3))
+
+
+def test_what_slows_one_accelerator_slows_split_language_models(estimator: Estimator) -> None:
+    job = Job(model="zoo/megatron-gpt", mode=Mode.TRAINING, precision=Precision.AMP_BF16)
+    nodes = [{"accelerator": "H100-SXM5-80GB", "count": 8}]
+    free: dict[str, Any] = {"nodes": nodes, "plan": {"tensor": 2}}
+    limited = {**free, "power_limit_w": 250.0}
+    assert _on(estimator, limited, job).step_time_s > _on(estimator, free, job).step_time_s
