@@ -14,7 +14,7 @@ from perfmodel.traces.formats.registry import read_trace
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_made_file_is_of_its_format(tmp_path: Path, name: str) -> None:
     path = tmp_path / "made"
-    events = WRITERS[name](path, 20_000)
+    events = WRITERS[name](path, 100_000)
     trace = read_trace(path)
     assert trace.format == name
     if name == "nsys-sqlite":

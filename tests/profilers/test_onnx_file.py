@@ -101,7 +101,7 @@ dimensions = {}
     assert first.graph == second.graph
     assert (first.compiler, second.compiler) == (Compiler.ONNXRUNTIME, Compiler.OPENVINO)
     # Dimensions of the command line are those of files without their own.
-    with pytest.raises(UnsupportedOnnxError, match="no dimension 'seq'"):
+    with pytest.raises(InvalidInputError, match="workload 1: .* no dimension 'seq'"):
         read_jobs_and_files(path, {"seq": 3})
     with pytest.raises(InvalidInputError, match=r"names product\.onnx\. Only `perfmodel profile`"):
         read_jobs(path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 
 import pytest
 from hypothesis import given
@@ -41,11 +40,10 @@ def test_what_is_no_json_is_refused(text: bytes) -> None:
         loose_json.loads(text)
 
 
-def test_many_quotes_that_are_never_closed_take_no_longer_than_others() -> None:
-    begun_s = time.process_time()
+def test_many_quotes_that_are_never_closed_are_read_once() -> None:
+    """Read again from each of them, they would take days."""
     with pytest.raises(ValueError, match="line 1"):
         loose_json.loads(b'["' + b'\\"' * 2**20)
-    assert time.process_time() - begun_s < 2
 
 
 @given(st.binary(max_size=60))
