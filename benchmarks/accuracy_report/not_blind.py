@@ -63,7 +63,7 @@ NOT_BLIND: tuple[str, ...] = (
     "Plans: the form of the equations for sharded training (power limit, cycles per score, "
     "backward of scores) was developed with the held-out errors of MPT in view; that attention "
     "runs at the rate of single warps, after a look at those of the H100.",
-    "Splits of language models since 2022: that part of the exchange between tensor ranks hides was "
+    "Splits of language models since 2022: that part of the exchange of tensor ranks hides was "
     "thought of after residuals of the models locked away had been looked at, and that a host "
     "waits for every expert after those of devices left out; both were taken for what they do "
     "outside of the lockbox, where nine forms were compared.",
