@@ -184,8 +184,9 @@ def _grown(parts: MemoryParts, factor: FloatArray) -> MemoryParts:
 class PredictedScale:
     """The scale of plans by what is predicted of a job at some batches.
 
-    A plan takes what one accelerator takes, times what the equations make of the plan. Where these
-    were fitted on other jobs, replicas that are not split take what single answers say of them.
+    A plan takes what one accelerator takes, times what the equations make of the plan, unless they
+    answer by themselves (:func:`.plan_engine.needs_no_single`). Where they were fitted on other
+    jobs, replicas that are not split take what single answers say of them.
 
     Parameters
     ----------
@@ -217,9 +218,10 @@ class PredictedScale:
         alone = plan_step(training.alone(fabric, alike), training.constants)
         batch = np.array(within)
         accumulation = np.array([choice.micro_batches for choice in choices])
-        factor = known.single_s(batch, accumulation) / alone.step_time_s
+        single_s = known.single_s(batch, accumulation)
+        free_s = ReplicaSteps.free(self.core, asked, self.placement).single_s(batch, accumulation)
         apart = [needs_no_single(self.prepared, training, one.plan) for one in choices]
-        factor[np.array(apart)] = 1.0
+        factor = single_s / np.where(apart, free_s, alone.step_time_s)
         # Replicas of language models that are not split are answered by the equations as well.
         predicted = not self.prepared.has_plan_engine
         whole = np.array(
@@ -258,7 +260,7 @@ def search(
         )
     alone = on_one_of_each(core, prepared, placement, observed)
     single_s = max(computing_s(one) for one in alone)
-    unobserved = on_one_of_each(core, core.prepare(replace(job, script=None)), placement)
+    unobserved = on_one_of_each(core, prepared, placement)
     slower = single_s / max(computing_s(one) for one in unobserved)
     found = search_plans(
         training,

@@ -133,6 +133,27 @@ class ReplicaSteps:
             [computing_s(one) for one in on_one_of_each(core, prepared, placement)]
             for prepared in asked
         ]
+        return cls._through(asked, times, placement)
+
+    @classmethod
+    def free(
+        cls, core: Core, asked: Sequence[PreparedJob], placement: ResolvedPlacement
+    ) -> ReplicaSteps:
+        """Return the same on accelerators that nothing limits or shares."""
+        times = [
+            [p.time_s for p in core.predictions([(one, spec) for spec in placement.accelerators])]
+            for one in asked
+        ]
+        return cls._through(asked, times, placement)
+
+    @classmethod
+    def _through(
+        cls,
+        asked: Sequence[PreparedJob],
+        times: Sequence[Sequence[float]],
+        placement: ResolvedPlacement,
+    ) -> ReplicaSteps:
+        """Return what lies between times of each kind at some batches."""
         lines = [
             _lines((few.job.batch_size, many.job.batch_size), low, high)
             for few, many, low, high in zip(asked, asked[1:], times, times[1:], strict=False)

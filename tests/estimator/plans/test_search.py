@@ -75,6 +75,20 @@ def test_what_a_search_finds_fits_and_takes_as_long_as_an_answer_says(
         assert plan.step_time_s == pytest.approx(answer.step_time_s, rel=0.1)
 
 
+@pytest.mark.parametrize(("power_limit_w", "script"), [(None, None), (250.0, None), (None, True)])
+def test_splits_that_the_equations_answer_are_slowed_by_what_slows_one_accelerator(
+    estimator: Estimator, power_limit_w: float | None, script: bool | None
+) -> None:
+    job = replace(JOB, precision=Precision.AMP_BF16, script=script)
+    host = replace(parse_placement("8xH100-SXM5-80GB"), power_limit_w=power_limit_w)
+    ranking = estimator.search(job, host, global_batch=256, most=40)
+    split = [one for one in ranking.plans if one.choice.plan.tensor > 1]
+    assert split
+    for plan in split[:2]:
+        answer = _answer(estimator, plan, host, job)
+        assert plan.step_time_s == pytest.approx(answer.step_time_s, rel=0.05)
+
+
 def test_plans_of_other_batches_than_the_job_has_take_as_long_as_their_answers() -> None:
     shipped = Estimator.from_folder(MODELS, graphs=GraphLibrary(capture=capture_in_process))
     stated = {"precision": "amp_bf16", "sequence_length": 512, "optimizer": "adamw"}
