@@ -98,9 +98,9 @@ def steps_alone(groups: Groups) -> dict[Group, Measured]:
 def steps_together(groups: Groups) -> dict[Group, Measured]:
     """Return some steps of each job on each cluster within a host, and some on several hosts.
 
-    Those whose synchronisation was logged, and some on one accelerator beside them.
+    Those whose synchronisation was logged.
     """
-    found, alone = {}, steps_alone(groups)
+    found = {}
     for index, (group, measured) in enumerate(groups.items()):
         pooled, rng = measured.steps.pooled(), np.random.default_rng(index)
         is_logged = (pooled.cells.ranks > 1) & ~np.isnan(pooled.sync_time_s)
@@ -109,9 +109,7 @@ def steps_together(groups: Groups) -> dict[Group, Measured]:
             rng.permutation(np.flatnonzero(some))[:_MOST_CELLS] for some in (hosts == 1, hosts > 1)
         ]
         if is_logged.any():
-            chosen = _named(measured, pooled.take(np.sort(np.concatenate(rows))))
-            steps = [chosen.steps, *([alone[group].steps] if group in alone else [])]
-            found[group] = _named(measured, ObservedSteps.join(steps))
+            found[group] = _named(measured, pooled.take(np.sort(np.concatenate(rows))))
     return found
 
 
@@ -135,7 +133,7 @@ def fit_gap(
         From :func:`steps_alone` and :func:`steps_together`.
     """
     plain = {field: _spread(prior, field) for field in OF_SCRIPTS}
-    gap = replace(_gap(alone, prior, plain), links=_links(together, prior))
+    gap = replace(_gap(alone, prior, plain), links=_links(alone, together, prior))
     models = sorted({one.model for one in alone.values()})
     # Of one model alone nothing can be left out.
     odd = [_odd_without(model, alone, prior, plain) for model in models if len(models) > 1]
@@ -163,13 +161,14 @@ def _gap(
 
 
 def _links(
-    together: Mapping[Group, Measured], prior: ResidualPrior
+    alone: Mapping[Group, Measured], together: Mapping[Group, Measured], prior: ResidualPrior
 ) -> dict[str, dict[str, LinkGap]]:
-    """Return what steps on several accelerators say of a job that is none of them."""
+    """Return what steps on several accelerators, beside one, say of a job that is none of them."""
     found: dict[str, dict[str, LinkGap]] = {}
     if not together:
         return found
-    steps = ObservedSteps.join([one.steps for one in together.values()])
+    beside = [alone[group] for group in together if group in alone]
+    steps = ObservedSteps.join([one.steps for one in (*together.values(), *beside)])
     posterior, seen = calibrate(steps, prior), steps.cells
     placements = np.stack([seen.ranks, seen.hosts, seen.largest_share])
     several = seen.ranks > 1

@@ -105,9 +105,9 @@ def test_without_a_log_of_synchronisation_links_are_left_alone():
 
 def test_some_steps_within_a_host_count_and_some_on_several():
     cells = steps_together(communicating(logged=True))[Group("a", "near")].steps.cells
-    # Three batches of one placement within a host, six on several; three on one accelerator.
-    assert sorted(cells.hosts[cells.ranks > 1].tolist()) == [1] * 3 + [2] * 3 + [4] * 3
-    assert np.count_nonzero(cells.ranks == 1) == 3
+    # Three batches of one placement within a host, six on several.
+    assert sorted(cells.hosts.tolist()) == [1] * 3 + [2] * 3 + [4] * 3
+    assert np.all(cells.ranks > 1)
 
 
 def test_the_fitted_gap_is_that_of_the_fitted_prior():
