@@ -26,6 +26,7 @@ from perfmodel.graph.job import Job, job_reference
 from perfmodel.importers.registry import read_format
 from perfmodel.placement.topology.topology import Node, Placement
 from perfmodel.store.artifacts import latest
+from perfmodel.training.placement_fits.fit_plans import FORMATS
 from perfmodel.types import Mode, Precision
 
 #: Tables of single accelerators and of few, and of language models on clusters.
@@ -83,7 +84,7 @@ def main() -> None:
 
 
 def _flattered(models: Path, tables: Sequence[str]) -> str:
-    """Say of which tables the model that answers has seen steps."""
+    """Say of which tables the model, or the constants of plans, that answer have seen steps."""
     version = latest(models, "default")
     learned = version.manifest["snapshot"]
     seen = {table: "all of it" for table in tables if table in learned}
@@ -91,7 +92,9 @@ def _flattered(models: Path, tables: Sequence[str]) -> str:
         if table in tables and source in learned:
             seen.setdefault(table, f"{what}, as {source}")
     told = "; ".join(f"{table} ({what})" for table, what in seen.items())
-    return f"{version.name} has learned from {told or 'none of these tables'}."
+    fitted = [one for table in FORMATS.values() for one in table if one in tables]
+    constants = f" Constants of plans are fitted on {', '.join(fitted)}." if fitted else ""
+    return f"{version.name} has learned from {told or 'none of these tables'}.{constants}"
 
 
 def _answered(estimator: Estimator, table: str, data: Path, most: int) -> Iterator[Asked]:
