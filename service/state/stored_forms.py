@@ -6,7 +6,8 @@ What was written, or read, lately is not read again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import orjson
 
@@ -22,6 +23,8 @@ from perfmodel.store.state.jobs import StoredJob
 from perfmodel.store.state.observation_records import StoredObservation
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T", Job, Placement)
 
 #: Who reported what was stored before reporters were.
 UNKNOWN = "unknown"
@@ -69,12 +72,12 @@ def readable_observations(stored: Sequence[StoredObservation]) -> tuple[Observat
     found = []
     for seen in stored:
         try:
-            job = _job(seen.job.content) if seen.job.content else None
+            job = _read(_JOBS, seen.job.content, parse_job) if seen.job.content else None
         except (InvalidInputError, orjson.JSONDecodeError) as error:
             logger.warning("job %s cannot be read: %s", seen.job.ref, error)
             continue
         try:
-            placement = _placement(seen.placement)
+            placement = _read(_PLACEMENTS, seen.placement, parse_placement)
         except InvalidInputError as error:
             logger.warning("observation %s of job %s: %s", seen.key, seen.job.ref, error)
             continue
@@ -92,17 +95,9 @@ def readable_observations(stored: Sequence[StoredObservation]) -> tuple[Observat
     return tuple(found)
 
 
-def _job(content: str) -> Job:
-    known = _JOBS.get(content)
+def _read(kept: LruCache[str, T], written: str, read: Callable[[Any], T]) -> T:
+    known = kept.get(written)
     if known is None:
-        known = parse_job(orjson.loads(content))
-        _JOBS.put(content, known)
-    return known
-
-
-def _placement(written: str) -> Placement:
-    known = _PLACEMENTS.get(written)
-    if known is None:
-        known = parse_placement(orjson.loads(written))
-        _PLACEMENTS.put(written, known)
+        known = read(orjson.loads(written))
+        kept.put(written, known)
     return known
