@@ -67,6 +67,9 @@ NOT_BLIND: tuple[str, ...] = (
     "thought of after residuals of the models locked away had been looked at, and that a host "
     "waits for every expert after those of devices left out; both were taken for what they do "
     "outside of the lockbox, where nine forms were compared.",
+    "Language models in training: how little predictions for one accelerator count beside the "
+    "equations (a spread of 0.4), and that compiled steps need no factor, after a look at MPT and "
+    "at torchtitan's Llamas.",
     "Collectives: rows under 4 MiB of one source and sends of one card are kept out of the "
     "fit and of the first line, after a look at them; they have a line of their own.",
     "Memory: the weights of the fit and its margin were set by hand while watching the lines "

@@ -17,7 +17,7 @@ from perfmodel.graph.workload import Workload
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import Basis, Mode, Phase, Role
 
-KNOWN = ("zoo/one", "zoo/two", "zoo/megatron-gpt")
+KNOWN = ("zoo/one", "zoo/two", "zoo/megatron-gpt", "zoo/gpt2")
 
 
 def product_graph(rows: int) -> Graph:
@@ -34,7 +34,7 @@ def product_graph(rows: int) -> Graph:
 
 @dataclass
 class HandGraphs:
-    """A graph source that knows two models and counts how often it is asked."""
+    """A graph source that knows a few models and counts how often it is asked."""
 
     asked: list[str] = field(default_factory=list)
 

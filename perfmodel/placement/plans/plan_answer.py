@@ -34,8 +34,9 @@ from perfmodel.placement.transformers.transformer_shape import TransformerShape
 from perfmodel.types import Precision
 
 _MEGATRON = "zoo/megatron-gpt"
-#: Software of a job that carries its plan out by Megatron's core.
+#: Software of a job that carries its plan out by Megatron's core, and by PyTorch itself.
 _CORE_SOFTWARE = frozenset(("megatron", "nemo"))
+_TORCH_SOFTWARE = frozenset(("torch", "torchtitan"))
 _FUSED_SINCE = 2022
 
 
@@ -52,7 +53,7 @@ class TransformerTraining:
     stack : Stack
         Software that carries it out.
     split_stack : Stack or None
-        Software that does where a plan splits a replica; None for the same.
+        Software that does where a plan splits a replica; None for what is usual there.
     """
 
     shape: TransformerShape
@@ -70,9 +71,11 @@ class TransformerTraining:
         shape = transformer_shape(job)
         if shape is None:
             return None
-        stack = Stack.MEGATRON if job.model == _MEGATRON else Stack.TORCH
+        stack, split_stack = Stack.MEGATRON if job.model == _MEGATRON else Stack.TORCH, None
         if not _CORE_SOFTWARE.isdisjoint(job.software):
             stack = Stack.MEGATRON_CORE
+        elif stack is Stack.TORCH and not _TORCH_SOFTWARE.isdisjoint(job.software):
+            split_stack = stack
         return cls(
             shape=shape,
             precision=job.arithmetic,
@@ -80,13 +83,14 @@ class TransformerTraining:
             mixed_precision=job.mixed_precision,
             fused_attention=stack is not Stack.MEGATRON,
             stack=stack,
+            split_stack=split_stack,
         )
 
     def on(self, accelerators: Sequence[AcceleratorSpec]) -> TransformerTraining:
         """Return what trains on some accelerators: TPUs compile whole steps.
 
-        On GPUs since 2022 what Megatron became splits every language model. On other accelerators
-        of that time its scores stay on the chip too.
+        On NVIDIA's since 2022 what Megatron became splits every language model of which nobody says
+        that PyTorch does. On other accelerators of that time its scores stay on the chip too.
         """
         if any(one.kind == "tpu" for one in accelerators):
             return replace(self, stack=Stack.XLA, split_stack=None, fused_attention=True)
@@ -95,7 +99,8 @@ class TransformerTraining:
         if any(one.vendor != "NVIDIA" for one in accelerators):
             return replace(self, fused_attention=True)
         own = Stack.MEGATRON_CORE if self.stack is Stack.MEGATRON else self.stack
-        return replace(self, stack=own, split_stack=Stack.MEGATRON_CORE, fused_attention=True)
+        split = self.split_stack or Stack.MEGATRON_CORE
+        return replace(self, stack=own, split_stack=split, fused_attention=True)
 
     @property
     def numbers(self) -> NumberBytes:

@@ -133,6 +133,12 @@ def test_software_that_is_stated_carries_every_plan_out() -> None:
     training = TransformerTraining.of(job)
     assert training is not None
     assert training.on([H100]).stack_of(Plan(data=8)) is Stack.MEGATRON_CORE
+    own = TransformerTraining.of(replace(job, software={"torch": "2.9"}))
+    assert own is not None
+    assert own.on([H100]).stack_of(Plan(tensor=8)) is Stack.TORCH
+    both = TransformerTraining.of(replace(job, software={"torch": "2.9", "nemo": "25.09"}))
+    assert both is not None
+    assert both.on([H100]).stack_of(Plan(tensor=8)) is Stack.MEGATRON_CORE
 
 
 def test_each_plan_has_the_constants_of_its_software() -> None:
