@@ -12,8 +12,9 @@ every node the whole cache C at ``CACHE_SPEEDUP`` times the memory bandwidth::
 
     bound_s = max(compute_s, (max(B - C, 0) + min(B, C) / CACHE_SPEEDUP) / bandwidth)
 
-Only priced nodes enter the bound; a node without a formula has no FLOPs, and its ``roofline_s``
-is its operands and results over the bandwidth.
+Within a program of an accelerator (:mod:`.programs`) B is what comes from outside, and products
+alone have FLOPs. Only priced nodes enter the bound; a node without a formula has no FLOPs, and
+its ``roofline_s`` is its operands and results over the bandwidth.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import numpy.typing as npt
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.arrays import BoolArray, FloatArray
 from perfmodel.features.nodes import STATIC_COLUMNS, NodeTable, node_table
+from perfmodel.features.programs import is_program, outside_bytes
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.workload import Workload
 from perfmodel.types import LEARNED_COMPILERS, Engine, MemoryFormat, Mode, Precision
@@ -132,10 +134,12 @@ def device_share(accelerator: AcceleratorSpec, threads: int | None) -> float:
 
 
 def node_roofline(workload: Workload) -> NodeRoofline:
-    """Return the roofline of every node."""
+    """Return the roofline of every node; within a program products, and what comes from outside."""
     work, spec = node_work(workload.graph), workload.accelerator
     compute = work.flops / (_peaks(workload, work) * device_share(spec, workload.threads))
     moved, bandwidth = work.traffic_bytes, spec.bandwidth_bytes_per_s
+    if is_program(workload):
+        compute, moved = np.where(work.is_matrix, compute, 0.0), outside_bytes(workload)
     memory = moved / bandwidth
     cached = np.minimum(moved, spec.cache_bytes or 0.0)
     fastest = (moved - cached + cached / CACHE_SPEEDUP) / bandwidth

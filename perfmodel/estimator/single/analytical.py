@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from perfmodel.features.nodes import node_table
+from perfmodel.features.programs import PROGRAM_EFFICIENCY, is_program
 from perfmodel.features.roofline import node_roofline, step_bound_s
 from perfmodel.features.steps.step import Step
 from perfmodel.features.steps.step_table import FUSING
@@ -32,6 +33,7 @@ LAUNCH_S = 18e-6
 #: Between which nine in ten of those steps lie, of GPUs and of CPUs alike: a step may take three
 #: times as long, and one whose operands stay in the cache a quarter.
 EFFICIENCY_RANGE = (0.2, 2.4)
+_FASTEST, _SLOWEST = (TYPICAL_EFFICIENCY / end for end in reversed(EFFICIENCY_RANGE))
 
 _HOW = (
     f"the time is the roofline of the operators over a typical efficiency of {TYPICAL_EFFICIENCY}."
@@ -44,7 +46,8 @@ ASKED_FOR_WARNING = f"The analytical model answers: {_HOW}"
 class AnalyticalModel:
     """Answers ``(roofline + launches) / efficiency`` for any workload on any accelerator.
 
-    Of a step that a compiler fuses the kernels count in place of the operators.
+    Of a step that a compiler fuses the kernels count in place of the operators; one that runs as a
+    program of its accelerator (:mod:`perfmodel.features.programs`) has no launches.
 
     Parameters
     ----------
@@ -60,12 +63,11 @@ class AnalyticalModel:
 
     def predict(self, workloads: Sequence[Workload]) -> list[Prediction]:
         """Return one prediction for each workload, in order."""
-        worst, best = EFFICIENCY_RANGE
         return [
             Prediction(
-                time_s=max(time_s / TYPICAL_EFFICIENCY, bound_s),
-                low_s=max(time_s / best, bound_s),
-                high_s=max(time_s / worst, bound_s),
+                time_s=max(time_s, bound_s),
+                low_s=max(_FASTEST * time_s, bound_s),
+                high_s=max(_SLOWEST * time_s, bound_s),
                 coverage=COVERAGE,
                 basis=Basis.ANALYTICAL,
                 out_of_distribution=True,
@@ -77,12 +79,15 @@ class AnalyticalModel:
         ]
 
     def _work(self, workload: Workload) -> tuple[float, float]:
-        """Return the roofline of a step with its launches, and the time that none can beat."""
+        """Return the time that a step typically takes, and the one that none can beat."""
         bound_s = step_bound_s(workload)
+        if is_program(workload):
+            return float(node_roofline(workload).roofline_s.sum()) / PROGRAM_EFFICIENCY, bound_s
         if workload.compiler not in FUSING:
-            return float(self._roofline.predict([workload])[0]), bound_s
+            return float(self._roofline.predict([workload])[0]) / TYPICAL_EFFICIENCY, bound_s
         work = step_work([Step.of(workload)])
-        return float(work.roofline_s[0] + LAUNCH_S * work.calls[0]), bound_s
+        work_s = float(work.roofline_s[0] + LAUNCH_S * work.calls[0])
+        return work_s / TYPICAL_EFFICIENCY, bound_s
 
     def explain(self, workload: Workload, accelerators: Accelerators) -> StepExplanation:
         """Return how the answer for a workload came about: it is additive all the way."""
