@@ -142,5 +142,7 @@ def parts_of_nodes(workload: Workload, work_s: FloatArray, launch_s: FloatArray)
 
 
 def _peaks(roofline: NodeRoofline, flops: FloatArray) -> FloatArray:
-    """Return the rate that each node is held against; 0 for one that computes nothing."""
-    return np.divide(flops, roofline.compute_s, out=np.zeros_like(flops), where=flops > 0)
+    """Return the rate that each node is held against; 0 for one that nothing waits for."""
+    return np.divide(
+        flops, roofline.compute_s, out=np.zeros_like(flops), where=roofline.compute_s > 0
+    )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import synthetic_workloads as made_up
 
-from perfmodel.estimator.single.analytical import AnalyticalModel
+from perfmodel.estimator.single.analytical import AnalyticalModel, explain_roofline
 from perfmodel.features.programs import PROGRAM_EFFICIENCY, is_program, outside_bytes
 from perfmodel.features.roofline import node_roofline
 from perfmodel.graph.workload import Workload
@@ -60,3 +60,8 @@ def test_nobody_launches_the_operators_of_a_program() -> None:
         assert time_s == pytest.approx(expected)
     eager = replace(step, compiler=Compiler.EAGER)
     assert AnalyticalModel().predict([eager])[0].time_s > 10 * expected
+
+
+def test_what_a_program_does_beside_its_products_has_no_peak() -> None:
+    nodes = explain_roofline(_step(8), 1.0).nodes
+    assert nodes.peak_flops_per_s.tolist() == pytest.approx([2e11, 0, 2e11, 0])
