@@ -93,8 +93,9 @@ def single_with_plan_engine(
     r"""Weigh a prediction for one accelerator against the equations for plans, in logarithms.
 
     :math:`\ln t = (w_1 \ln t_1 + w_2 \ln t_2) / (w_1 + w_2)` with the inverse variances of both.
-    On TPUs the equations answer alone. What they count is what fused kernels move: compiled steps
-    take them as they are, and where operators run one by one what those move besides is added.
+    What they count is what fused kernels move: compiled steps take them as they are, and where
+    operators run one by one what those move besides is added. On TPUs and NPUs, of whose steps no
+    model has learned, the equations answer alone.
 
     Parameters
     ----------
@@ -115,15 +116,14 @@ def single_with_plan_engine(
     other = _SPREAD[training.stack] if spec.kind in ("gpu", "tpu") else _UNMEASURED_SPREAD
     if prepared.job.compiler is Compiler.INDUCTOR:
         other = math.hypot(other, _COMPILED_SPREAD)
-    elif training.stack is Stack.TORCH:
+    elif training.stack is Stack.TORCH and spec.kind == "gpu":
         # What is added is as unsure as it is large: these are not the steps that were fitted.
         added = math.log1p(unfused_s(prepared, training.shape, spec) / equations_s)
         equations_s, other = equations_s * math.exp(added), math.hypot(other, added)
     own = math.log(prediction.high_s / prediction.low_s) / (2 * DEVIATIONS)
     weights = np.array([max(own, _LEAST_SPREAD) ** -2, other**-2])
     logs = np.log([prediction.time_s, equations_s])
-    if training.stack is Stack.XLA:
-        # No model has learned of TPUs, and the captured program has copies that are fused there.
+    if spec.kind != "gpu":
         weights, logs = weights[1:], logs[1:]
     time_s = float(np.exp(np.average(logs, weights=weights)))
     # Where the two disagree, neither is as sure as it says.
