@@ -1,9 +1,10 @@
 """Judge calibration on Sia's steps: few placements of a job are observed, all others are asked.
 
-Rows and calibration are those of an answer. Nested: the prior that answers for a job was fitted on
-steps of other jobs alone. What a line
-observes of the job itself, of other jobs on the cluster and of the job on other clusters is said in
-its title. Every question is asked for several random choices of what is observed.
+Rows and calibration are those of an answer, and every job is said to be a script, as Sia's adapter
+says (``perfmodel/adapters/sia_jobs.py``). Nested: the prior that answers for a job was fitted on
+steps of other jobs alone, and what scripts take beyond theirs on other jobs on other clusters. What
+a line observes of the job itself, of other jobs on the cluster and of the job on other clusters is
+said in its title. Every question is asked for several random choices of what is observed.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.calibration.calibration import calibrate
 from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps
+from perfmodel.placement.calibration.correcting.unobserved_script import UnobservedScript
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.pollux import fit_pollux
 from perfmodel.placement.calibration.residual_prior import ResidualPrior
+from perfmodel.placement.calibration.script_gap import ScriptGap
 from perfmodel.training.placement_fits.fit_calibration import fit_prior
+from perfmodel.training.placement_fits.fit_scripts import fit_gap, steps_alone, steps_together
 from perfmodel.training.placement_rows.script_rows import Group, Measured, is_locked, script_groups
 
 Groups = Mapping[Group, Measured]
@@ -73,14 +77,46 @@ def evaluate(data: Path, *, fast: bool = False, models: Path = Path("models")) -
     list of Line
         Rows of all draws, one after the other.
     """
-    groups = script_groups(data, models, tables=("sia",))
-    priors = sia_priors(data, models, steps=0 if fast else _STEPS)
-    return judge(groups, priors, draws=1 if fast else _DRAWS)
-
-
-def sia_priors(data: Path, models: Path, *, steps: int) -> dict[str, ResidualPrior]:
-    """Return a prior for each job of Sia, fitted on all jobs of other models."""
     groups = script_groups(data, models)
+    priors = sia_priors(groups, steps=0 if fast else _STEPS)
+    scripts = priors_of_scripts(groups, priors)
+    return judge({g: groups[g] for g in scripts}, scripts, draws=1 if fast else _DRAWS)
+
+
+def priors_of_scripts(
+    groups: Groups, priors: Mapping[str, ResidualPrior]
+) -> dict[Group, ResidualPrior]:
+    """Return a prior of scripts for each job of Sia on a cluster.
+
+    The gap was learned on other models and other clusters, the locked ones aside.
+
+    Parameters
+    ----------
+    priors : mapping
+        Of each job of Sia; as of :func:`sia_priors`.
+    """
+    learned = {g: m for g, m in groups.items() if not is_locked(m.model)}
+    alone, together = steps_alone(learned), steps_together(learned)
+
+    def gap(group: Group) -> ScriptGap:
+        model, prior = groups[group].model, priors[group.job]
+        others, theirs = (
+            {g: m for g, m in some.items() if m.model != model and g.cluster != group.cluster}
+            for some in (alone, together)
+        )
+        return fit_gap(others, prior, theirs)
+
+    return {g: priors[g.job].of_scripts(gap(g)) for g in groups if g.job in priors}
+
+
+def sia_priors(groups: Groups, *, steps: int) -> dict[str, ResidualPrior]:
+    """Return a prior for each job of Sia, fitted on all jobs of other models.
+
+    Parameters
+    ----------
+    groups : mapping
+        All jobs of the tables, Gavel's among them.
+    """
     learned = {g: m for g, m in groups.items() if not is_locked(m.model)}
     asked = {g.job: m.model for g, m in groups.items() if g.job.startswith("sia/")}
     return {
@@ -89,16 +125,16 @@ def sia_priors(data: Path, models: Path, *, steps: int) -> dict[str, ResidualPri
     }
 
 
-def judge(groups: Groups, priors: Mapping[str, ResidualPrior], *, draws: int) -> list[Line]:
-    """Return a line for every question."""
+def judge(groups: Groups, priors: Mapping[Group, ResidualPrior], *, draws: int) -> list[Line]:
+    """Return a line for every question, answered by the prior of scripts of each job."""
     return [_line(question, groups, priors, draws) for question in QUESTIONS]
 
 
 def _line(
-    question: Question, groups: Groups, priors: Mapping[str, ResidualPrior], draws: int
+    question: Question, groups: Groups, priors: Mapping[Group, ResidualPrior], draws: int
 ) -> Line:
     answers = [
-        _answer(question, group, groups, priors[group.job], draw)
+        _answer(question, group, groups, priors[group], draw)
         for group in groups
         for draw in range(draws)
     ]
@@ -168,17 +204,8 @@ def _steps_of_others(
 def _calibrated(
     observed: Sequence[ObservedSteps], hidden: ObservedSteps, prior: ResidualPrior
 ) -> CalibratedSteps:
-    if observed:
-        return calibrate(ObservedSteps.join(observed), prior).apply(hidden.cells)
-    cells = hidden.cells
-    parts = cells.parts
-    spread = np.full(len(cells), np.log(4.0))
-    return CalibratedSteps(
-        parts=parts,
-        log_sd=spread,
-        learned=np.zeros(len(cells)),
-        seen=np.zeros(len(cells), dtype=np.bool_),
-    )
+    known = calibrate(ObservedSteps.join(observed), prior) if observed else UnobservedScript(prior)
+    return known.apply(hidden.cells)
 
 
 def _pollux(own: Sequence[ObservedSteps], hidden: ObservedSteps) -> FloatArray:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import calibration_world as world
 import numpy as np
 from placement_accuracy import sia
 
+from perfmodel.placement.calibration.script_gap import ScriptGap
+from perfmodel.placement.calibration.step_response import Field
 from perfmodel.training.placement_fits.fit_calibration import START
 from perfmodel.training.placement_rows.script_rows import Group, Measured
 
+GAP = ScriptGap(
+    usual={Field.DEVICE: 0.3, Field.HOST: 0.3}, machines={}, jobs={},
+    sds={Field.DEVICE: 0.5, Field.HOST: 0.5}, links={},
+)  # fmt: skip
 PLACEMENTS = {
     "1": (1, 1, 1), "2": (2, 1, 2), "4": (4, 1, 4), "8": (8, 1, 8), "11": (2, 2, 1),
     "14": (5, 2, 4), "44": (8, 2, 4), "88": (16, 2, 8), "18": (9, 2, 8), "22": (4, 2, 2),
@@ -29,7 +33,8 @@ def groups() -> dict[Group, Measured]:
 
 
 def test_every_question_is_answered_and_observations_help():
-    lines = {line.name: line for line in sia.judge(groups(), {"a": START, "b": START}, draws=1)}
+    priors = {group: START.of_scripts(GAP) for group in groups()}
+    lines = {line.name: line for line in sia.judge(groups(), priors, draws=1)}
     assert lines.keys() == {question.name for question in sia.QUESTIONS}
     for line in lines.values():
         assert np.all(np.isfinite(line.predicted) & (line.predicted > 0))
@@ -55,10 +60,20 @@ def test_a_job_is_answered_by_a_prior_that_never_saw_it(monkeypatch):
         for group, measured in groups().items()
     }
     elsewhere = {Group("other name", "far"): named[Group("sia/a", "near")]}
-    monkeypatch.setattr(sia, "script_groups", lambda *_: named | elsewhere)
     monkeypatch.setattr(sia, "is_locked", lambda model: False)
-    sia.sia_priors(Path(), Path(), steps=0)
+    priors = sia.sia_priors(named | elsewhere, steps=0)
     assert [{group.job for group in some} for some in fitted] == [
         {"sia/b"},
         {"sia/a", "other name"},
+    ]
+    gaps = []
+    monkeypatch.setattr(sia, "fit_gap", lambda alone, *_: gaps.append(set(alone)) or GAP)
+    found = sia.priors_of_scripts(named | elsewhere, priors)
+    assert found.keys() == named.keys()
+    # Of the other job, and of no cluster that is asked about.
+    at = [[(g.job, g.cluster) for g in sorted(some)] for some in gaps]
+    assert at[list(found).index(Group("sia/a", "near"))] == [("sia/b", "far")]
+    assert at[list(found).index(Group("sia/b", "near"))] == [
+        ("other name", "far"),
+        ("sia/a", "far"),
     ]
