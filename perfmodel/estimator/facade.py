@@ -20,7 +20,6 @@ from perfmodel.estimator.jobs.captured_step import GraphSource
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.kernels.kernel_cells import answer_kernels
 from perfmodel.estimator.kernels.kernel_question import parse_kernels
-from perfmodel.estimator.placing.cells import Cells
 from perfmodel.estimator.placing.slowdowns import neighbours
 from perfmodel.estimator.plans.search import search
 from perfmodel.estimator.single.step_model import StepModel
@@ -417,8 +416,8 @@ class Estimator:
     def answer_type(self, job_type: ObservedJobType, placement: ResolvedPlacement) -> Estimate:
         """Answer one question about a job that is known by its type alone."""
         source, beside = JobTypeSource(job_type), neighbours(self.core, placement)
-        cell = Cells(placements=[placement], neighbours=[beside])
-        return source.estimate(placement, source.step(cell))
+        step = source.steps([placement], [beside]).at((0, 0))
+        return source.estimate(placement, step)
 
     def explain_answer(
         self,

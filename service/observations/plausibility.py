@@ -14,7 +14,7 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement, rough_bytes
 from perfmodel.estimator.evidence.guessed_rows import guess_of, modelled
-from perfmodel.estimator.evidence.observed import Observed
+from perfmodel.estimator.evidence.observed import corrected_step
 from perfmodel.estimator.evidence.observed_rows import least_step_s
 from perfmodel.estimator.placing.cells import CellStep, predicted_cell
 from perfmodel.estimator.placing.columns import slowest
@@ -213,7 +213,7 @@ class Plausibility:
             self.estimator.estimate(asked, seen.placement, [seen])
             return Bounds()
         prepared = core.prepare(asked)
-        step = Observed([None]).step(predicted_cell(core, prepared, placement))
+        step = corrected_step(predicted_cell(core, prepared, placement), None)
         least_s = least_step_s(prepared, placement)
         return Bounds(
             least_s=least_s,

@@ -21,9 +21,10 @@ import numpy.typing as npt
 from perfmodel.estimator.evidence.observed_job import ObservedJob, said_of_script, unobserved_script
 from perfmodel.estimator.evidence.observed_rows import single_step, step_cells
 from perfmodel.estimator.evidence.strangers import SAID, Shift
-from perfmodel.estimator.placing.cells import Cells, CellStep, Steps
+from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.placing.cells import Cell, CellStep, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns, machine_word
-from perfmodel.estimator.placing.placed import CAPTURED
+from perfmodel.estimator.placing.placed import captured_step
 from perfmodel.estimator.placing.replicas import interval
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.calibration.calibration import Calibration
@@ -73,24 +74,29 @@ class Correction:
         self._pieces: list[_Piece] = []
         self._unobserved: list[_Piece] = []
 
-    def add(self, cells: Cells, steps: Steps, observed: Sequence[ObservedJob | None]) -> Steps:
+    def add(
+        self,
+        jobs: Sequence[PreparedJob],
+        columns: ReplicaColumns,
+        steps: Steps,
+        observed: Sequence[ObservedJob | None],
+    ) -> Steps:
         """Note what changes of some steps, and return those that :meth:`apply` will change.
 
         Parameters
         ----------
+        steps : Steps
+            A row for each job and a column for each placement.
         observed : sequence of ObservedJob or None
-            What is known of each job of the cells.
+            What is known of each job.
         """
-        columns = cells.columns
-        if columns is None:
-            columns = ReplicaColumns.of(cells.placements)
         names = np.array(columns.machine)
         machines = [(name, np.flatnonzero(names == name)) for name in dict.fromkeys(names.tolist())]
         is_answered = np.isfinite(steps.samples_per_second)
         found: Steps | None = None
         alike: dict[tuple[bool, bytes], list[_Row]] = defaultdict(list)
         for row, job in enumerate(observed):
-            script = unobserved_script(cells.jobs[row].job)
+            script = unobserved_script(jobs[row].job)
             for law, shift, name, places in _says(job, script, machines):
                 chosen = places[is_answered[row, places]]
                 if not len(chosen):
@@ -107,7 +113,7 @@ class Correction:
         for (is_unobserved, _), rows in alike.items():
             assert found is not None
             pieces = self._unobserved if is_unobserved else self._pieces
-            pieces.append(_piece(cells, found, columns, rows))
+            pieces.append(_piece(jobs, found, columns, rows))
         return found or steps
 
     def apply(self) -> None:
@@ -159,10 +165,12 @@ def _says(
         yield law, Shift(), "", np.concatenate(places)
 
 
-def _piece(cells: Cells, steps: Steps, columns: ReplicaColumns, rows: Sequence[_Row]) -> _Piece:
+def _piece(
+    jobs: Sequence[PreparedJob], steps: Steps, columns: ReplicaColumns, rows: Sequence[_Row]
+) -> _Piece:
     chosen = rows[0].columns
     at = np.repeat([one.row for one in rows], len(chosen)), np.tile(chosen, len(rows))
-    places, jobs = columns.take(chosen), [cells.jobs[one.row] for one in rows]
+    places, jobs = columns.take(chosen), [jobs[one.row] for one in rows]
     return _Piece(
         steps=steps,
         at=at,
@@ -176,7 +184,7 @@ def _piece(cells: Cells, steps: Steps, columns: ReplicaColumns, rows: Sequence[_
                 for machine in places.machine
             ]
         ),
-        is_script=np.repeat([bool(cells.jobs[one.row].job.script) for one in rows], len(chosen)),
+        is_script=np.repeat([bool(one.job.script) for one in jobs], len(chosen)),
     )
 
 
@@ -258,49 +266,35 @@ def _put(
         getattr(steps.parts, one.name)[at] = getattr(parts, one.name)
 
 
-class Observed:
-    """Steps of captured jobs as observed steps let them appear.
+def corrected_step(cell: Cell, observed: ObservedJob | None) -> CellStep:
+    """Return the step of a captured job as what was observed lets it appear."""
+    step, job, machine = captured_step(cell), cell.prepared.job, machine_word(cell.placement)
+    if job.script and not (observed and observed.observations):
+        return corrected_in_columns(cell, step, observed)
+    if observed is None:
+        return step
+    calibration = observed.on(machine)
+    if calibration is None:
+        shift = observed.shift(machine)
+        return _shifted(step, shift, machine) if shift.reporters else step
+    asked = single_step(cell.prepared, step.parts, cell.placement, step.slowdowns)
+    found = calibration.single_steps.correct(asked)
+    if found is not None:
+        return _corrected(step, found, observed, machine)
+    key = cell.prepared.key, cell.placement
+    measured = observed.measured.get(key)
+    if measured is None:
+        measured = corrected_in_columns(cell, step, observed)
+        observed.measured.put(key, measured)
+    return measured
 
-    Parameters
-    ----------
-    observed : sequence of ObservedJob or None
-        What is known of each job of the cells.
-    """
 
-    def __init__(self, observed: Sequence[ObservedJob | None]) -> None:
-        self._observed = observed
-
-    def step(self, cell: Cells) -> CellStep:
-        """Return the step of a single cell; as :meth:`steps`."""
-        (observed,), (placement,), (prepared,) = self._observed, cell.placements, cell.jobs
-        if prepared.job.script and not (observed and observed.observations):
-            return self.steps(cell).at((0, 0))
-        if observed is None:
-            return CAPTURED.step(cell)
-        machine = machine_word(placement)
-        step, calibration = CAPTURED.step(cell), observed.on(machine)
-        if calibration is None:
-            shift = observed.shift(machine)
-            return _shifted(step, shift, machine) if shift.reporters else step
-        asked = single_step(prepared, step.parts, placement, step.slowdowns)
-        found = calibration.single_steps.correct(asked)
-        if found is not None:
-            return _corrected(step, found, observed, machine)
-        key = prepared.key, placement
-        measured = observed.measured.get(key)
-        if measured is None:
-            measured = self.steps(cell).at((0, 0))
-            observed.measured.put(key, measured)
-        return measured
-
-    def steps(self, cells: Cells) -> Steps:
-        """Return the steps of some cells, corrected."""
-        if not any(self._observed) and not any(prepared.job.script for prepared in cells.jobs):
-            return CAPTURED.steps(cells)
-        found = Correction()
-        corrected = found.add(cells, CAPTURED.steps(cells), self._observed)
-        found.apply()
-        return corrected
+def corrected_in_columns(cell: Cell, step: CellStep, observed: ObservedJob | None) -> CellStep:
+    """Return a corrected step, worked out as those of tables are."""
+    columns, correction = ReplicaColumns.of([cell.placement]), Correction()
+    steps = correction.add([cell.prepared], columns, Steps.row([step]), [observed])
+    correction.apply()
+    return steps.at((0, 0))
 
 
 def _corrected(

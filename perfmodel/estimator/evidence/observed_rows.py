@@ -16,11 +16,11 @@ from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import predicted_cell
 from perfmodel.estimator.placing.columns import (
     ReplicaColumns,
-    fabric_of,
+    fabric_word,
     machine_word,
     setting_word,
 )
-from perfmodel.estimator.placing.placed import CAPTURED
+from perfmodel.estimator.placing.placed import captured_step
 from perfmodel.estimator.placing.slowdowns import Slowdown
 from perfmodel.features.roofline import node_roofline
 from perfmodel.graph.job import Job
@@ -150,7 +150,7 @@ def weighed_steps(
         if cell not in known:
             with _pointed_at(pointer):
                 prepared, placement = asked.get(cell) or _looked_up(core, job, cell, pointer)
-                step = CAPTURED.step(predicted_cell(core, prepared, placement))
+                step = captured_step(predicted_cell(core, prepared, placement))
                 row = single_step(prepared, step.parts, placement, step.slowdowns, word)
                 known[cell] = row, least_step_s(prepared, placement)
         _check_plausible(one, known[cell][1], pointer)
@@ -253,7 +253,7 @@ def single_step(
         window_share=window_share,
         job=word,
         machine=machine_word(placement),
-        fabric=fabric_of(placement),
+        fabric=fabric_word(world.links.intra_class, placement.fabric.network),
         setting=setting_word(placement),
     )
 

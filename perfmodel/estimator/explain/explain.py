@@ -18,14 +18,14 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import UnknownAcceleratorError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.observed import Observed
+from perfmodel.estimator.evidence.observed import corrected_in_columns
 from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.explain.explanation import Explanation
 from perfmodel.estimator.explain.nearest import near_observations, near_points
 from perfmodel.estimator.explain.operator_shares import StepShares
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.cells import Cells, predicted_cell
-from perfmodel.estimator.placing.placed import CAPTURED
+from perfmodel.estimator.placing.cells import Cell, predicted_cell
+from perfmodel.estimator.placing.placed import captured_step
 from perfmodel.estimator.placing.slowdowns import Slowdown
 from perfmodel.estimator.single.analytical import explain_roofline
 from perfmodel.estimator.single.engine import engine_roofline_s, has_engine_law
@@ -72,7 +72,7 @@ class PlacedChain:
     stages: tuple[Stage, ...]
 
 
-def placed_chain(cell: Cells, observed: ObservedJob | None = None) -> PlacedChain:
+def placed_chain(cell: Cell, observed: ObservedJob | None = None) -> PlacedChain:
     """Return what becomes of the predictions of a single cell.
 
     Parameters
@@ -80,9 +80,8 @@ def placed_chain(cell: Cells, observed: ObservedJob | None = None) -> PlacedChai
     observed : ObservedJob or None
         What counts on its accelerators.
     """
-    (prepared,), (placement,) = cell.jobs, cell.placements
-    single = [cell.predictions[0][spec.name] for spec in placement.accelerators]
-    placed = CAPTURED.step(cell)
+    prepared, placement, single, _ = cell
+    placed = captured_step(cell)
     slowdowns = placed.slowdowns or [Slowdown()] * len(single)
     alone = [one.time_s * slow.factor for one, slow in zip(single, slowdowns, strict=True)]
     kind = alone.index(max(alone))
@@ -94,7 +93,7 @@ def placed_chain(cell: Cells, observed: ObservedJob | None = None) -> PlacedChai
     stages += _scaled(placement, prepared, parts)
     if observed is not None or prepared.job.script:
         seen = _what_was_seen(prepared, observed)
-        corrected = Observed([observed]).steps(cell).parts.at((0, 0))
+        corrected = corrected_in_columns(cell, placed, observed).parts
         stages.append(Stage(name=seen, time_s=corrected.step_time_s))
         single_s *= corrected.compute_s / parts.compute_s
     return PlacedChain(kind=kind, single_s=single_s, stages=tuple(stages))
@@ -175,7 +174,7 @@ def explain_answer(
     estimate = answer_cell(core, prepared, placement, observed)
     chain = placed_chain(cell, observed)
     accelerator = placement.kinds[chain.kind].accelerator
-    predicted = cell.predictions[0][accelerator.name]
+    predicted = cell.predictions[chain.kind]
     explained = explain_step(core, prepared, accelerator, predicted.time_s, kernels)
     stages = [*_predicted(prepared, accelerator, explained, predicted.time_s), *chain.stages]
     seen = near_observations(core, prepared, placement, observed)

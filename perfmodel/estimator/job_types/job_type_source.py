@@ -20,7 +20,7 @@ from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import is_modelled, observed_cells
 from perfmodel.estimator.job_types.job_type import JobTypeSteps, ObservedJobType
 from perfmodel.estimator.job_types.limited_steps import limited, not_modelled, seen_under
-from perfmodel.estimator.placing.cells import Cells, CellStep, Steps
+from perfmodel.estimator.placing.cells import CellStep, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.slowdowns import Neighbours
 from perfmodel.graph.job import Job, own_batch, split_label
@@ -48,16 +48,19 @@ class JobTypeSource:
     def __init__(self, of: ObservedJobType) -> None:
         self.of = of
 
-    def steps(self, cells: Cells) -> Steps:
+    def steps(
+        self, placements: Sequence[ResolvedPlacement], neighbours: Sequence[Neighbours] = ()
+    ) -> Steps:
         """Return the steps of the job on some placements, one row.
 
-        Without observations they rest on the name alone. Columns are answered where some of its
-        steps were observed.
+        Without observations they rest on the name alone.
+
+        Parameters
+        ----------
+        neighbours : sequence of Neighbours
+            On each of the placements; empty where there are none.
         """
-        if cells.columns is not None:
-            return self._over_columns(cells.columns)
-        beside = cells.neighbours or [()] * len(cells.placements)
-        asked = list(zip(cells.placements, beside, strict=True))
+        asked = list(zip(placements, neighbours or [()] * len(placements), strict=True))
         by_steps = [_is_by_steps(self.of, *one) for one in asked]
         found: dict[int, CellStep] = {}
         for way, answer in ((True, _by_steps), (False, _by_completion)):
@@ -67,11 +70,8 @@ class JobTypeSource:
                 found |= dict(zip(chosen, steps, strict=True))
         return Steps.row([found[at] for at in range(len(asked))])
 
-    def step(self, cell: Cells) -> CellStep:
-        """Return the step on a single placement; as :meth:`steps`."""
-        return self.steps(cell).at((0, 0))
-
-    def _over_columns(self, columns: ReplicaColumns) -> Steps:
+    def over_columns(self, columns: ReplicaColumns) -> Steps:
+        """Return the steps of replicas, one row, where some steps of the job were observed."""
         found = self.of.steps(columns)
         parts, half_width = found.calibrated.parts, DEVIATIONS * found.calibrated.log_sd
         rate = (

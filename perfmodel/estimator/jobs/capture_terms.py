@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self, TypeVar
 
 from perfmodel.errors import InvalidInputError
@@ -134,11 +135,6 @@ def terms_of_request() -> CaptureTerms:
     return TERMS.get() or CaptureTerms()
 
 
-def without_captures(action: Callable[..., T], *args: Any) -> T:
-    """Do something that may not capture; as :func:`capturing_only`."""
-    return capturing_only(lambda job: False, action, *args)
-
-
 def capturing_only(may_capture: Callable[[Job], bool], action: Callable[..., T], *args: Any) -> T:
     """Do something that may capture some jobs and no others.
 
@@ -152,6 +148,10 @@ def capturing_only(may_capture: Callable[[Job], bool], action: Callable[..., T],
         return action(*args)
     finally:
         _MAY_CAPTURE.reset(token)
+
+
+#: Does something that may not capture at all.
+without_captures = partial(capturing_only, lambda job: False)
 
 
 def refuse_capture_here(job: Job) -> None:

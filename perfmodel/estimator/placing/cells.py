@@ -1,9 +1,9 @@
-"""A question as columns, and what answers it: jobs, placements, and the steps of their cells."""
+"""Cells, each a job on a placement, and the steps that answer them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
@@ -13,7 +13,6 @@ import numpy.typing as npt
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.slowdowns import Neighbours, Slowdown, neighbours
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.estimate import NeighbourEstimate, StepNumbers, StepParts
@@ -125,56 +124,24 @@ class CellStep(NamedTuple):
     efficiency: float | None = None
 
 
-#: What is predicted of a job on one accelerator, by the name of the accelerator.
-Predictions = Mapping[str, Prediction]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
-class Cells:
-    """Every one of some jobs on every one of some placements.
+class Cell(NamedTuple):
+    """A captured job on a placement, and what is predicted of it.
 
     Parameters
     ----------
-    jobs : sequence of PreparedJob
-        Of one mode and number of micro-batches, where there are several; none where a source
-        knows the job itself, as that of a job type does.
-    predictions : sequence of mapping
-        For each job what is predicted on single accelerators; without those that failed.
-    columns : ReplicaColumns or None
-        Placements of equal replicas.
-    placements : sequence of ResolvedPlacement
-        Else placements of any kind; a single one for captured jobs.
+    predictions : sequence of Prediction
+        On one accelerator of each kind of the placement, in order.
     neighbours : sequence
-        For each of the placements, and each of its kinds, the jobs beside the one that is asked
-        about.
+        For each kind the jobs beside this one.
     """
 
-    jobs: Sequence[PreparedJob] = ()
-    predictions: Sequence[Predictions] = ()
-    columns: ReplicaColumns | None = None
-    placements: Sequence[ResolvedPlacement] = ()
-    neighbours: Sequence[Neighbours] = ()
-
-    @classmethod
-    def one(
-        cls,
-        prepared: PreparedJob,
-        placement: ResolvedPlacement,
-        predictions: Sequence[Prediction],
-        neighbours: Neighbours = (),
-    ) -> Self:
-        """Return a single cell, with the prediction for each kind of its accelerators."""
-        names = [spec.name for spec in placement.accelerators]
-        known = dict(zip(names, predictions, strict=True))
-        return cls(
-            jobs=(prepared,),
-            predictions=(known,),
-            placements=(placement,),
-            neighbours=(neighbours,),
-        )
+    prepared: PreparedJob
+    placement: ResolvedPlacement
+    predictions: Sequence[Prediction]
+    neighbours: Neighbours = ()
 
 
-def predicted_cell(core: Core, prepared: PreparedJob, placement: ResolvedPlacement) -> Cells:
+def predicted_cell(core: Core, prepared: PreparedJob, placement: ResolvedPlacement) -> Cell:
     """Return a job on a placement, with what is predicted of it and of the jobs beside it."""
     pairs = [(prepared, accelerator) for accelerator in placement.accelerators]
-    return Cells.one(prepared, placement, core.predictions(pairs), neighbours(core, placement))
+    return Cell(prepared, placement, core.predictions(pairs), neighbours(core, placement))

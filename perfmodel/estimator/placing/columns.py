@@ -129,7 +129,7 @@ class ReplicaColumns:
     def fabric(self) -> list[str]:
         """Words that placements over equal links share."""
         links = self.groups.intra_class.tolist()
-        return [_fabric_word(link, one) for link, one in zip(links, self.networks, strict=True)]
+        return [fabric_word(link, one) for link, one in zip(links, self.networks, strict=True)]
 
     @cached_property
     def setting(self) -> list[str]:
@@ -188,12 +188,8 @@ def machine_word(placement: ResolvedPlacement) -> str:
     return "+".join([kind.held.name for kind in placement.kinds])
 
 
-def fabric_of(placement: ResolvedPlacement) -> str:
-    """Return a word that placements over equal links share."""
-    return _fabric_word(placement.fabric.world_group.links.intra_class, placement.fabric.network)
-
-
-def _fabric_word(link: int, network: Network | None) -> str:
+def fabric_word(link: int, network: Network | None) -> str:
+    """Return a word that placements over equal links, and networks between hosts, share."""
     between = "" if network is None else network.name or f"{network.bandwidth_bytes_per_s:g}"
     return f"{_LINKS[link]}|{between}"
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.cells import Cells, CellStep, Steps
+from perfmodel.estimator.placing.cells import Cell, CellStep
 from perfmodel.estimator.placing.offloading import HALF_WIDTH, offload_warnings, offloaded
 from perfmodel.estimator.placing.replicas import (
     half_width,
@@ -18,7 +18,6 @@ from perfmodel.estimator.placing.replicas import (
     is_replicated,
     plain_step,
     replica_parts,
-    replicated_steps,
     sharing_of,
     throughput,
     wait_for_each_other,
@@ -45,40 +44,25 @@ from perfmodel.types import Basis, Mode, weakest
 _GUESSED_FEED, _STATED_FEED = 2.0, 1.25
 
 
-class CapturedSource:
-    """Steps of captured jobs.
+def captured_step(cell: Cell) -> CellStep:
+    """Return the step of a captured job on a placement.
 
-    One cell of replicas is answered on numbers, many in columns and all else by itself; the law is
-    the same.
+    Replicas are answered on plain numbers, as :func:`.replicas.replicated_steps` answers many of
+    them in columns, and all else in blocks; the law is the same.
+
+    Raises
+    ------
+    InvalidPlacementError
+        A plan that splits a model of which no dimensions are known, or a limit that no model
+        covers.
     """
-
-    def steps(self, cells: Cells) -> Steps:
-        """Return the steps of some cells.
-
-        Raises
-        ------
-        InvalidPlacementError
-            A plan that splits a model of which no dimensions are known, or a limit that no model
-            covers.
-        """
-        if cells.columns is not None:
-            return replicated_steps(cells.jobs, cells.predictions, cells.columns)
-        return Steps.row([self.step(cells)])
-
-    def step(self, cell: Cells) -> CellStep:
-        """Return the step of a single cell; as :meth:`steps`."""
-        (prepared,), (placement,) = cell.jobs, cell.placements
-        place = plain_step if is_replicated(prepared, placement) else placed_step
-        predictions = list(cell.predictions[0].values())
-        if not placement.is_slowed:
-            return place(prepared, placement, predictions)
-        (neighbours,) = cell.neighbours
-        slow = _slowdowns(prepared, placement, predictions, neighbours)
-        step = place(prepared, placement, predictions, slow)
-        return _shared(step, prepared, placement, predictions, neighbours) if neighbours else step
-
-
-CAPTURED = CapturedSource()
+    prepared, placement, predictions, neighbours = cell
+    place = plain_step if is_replicated(prepared, placement) else placed_step
+    if not placement.is_slowed:
+        return place(prepared, placement, predictions)
+    slow = _slowdowns(prepared, placement, predictions, neighbours)
+    step = place(prepared, placement, predictions, slow)
+    return _shared(step, prepared, placement, predictions, neighbours) if neighbours else step
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,7 +8,7 @@ test holds both to the same answers.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.cells import CellStep, Predictions, Steps
+from perfmodel.estimator.placing.cells import CellStep, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.slowdowns import Slowdown
 from perfmodel.features.arrays import FloatArray
@@ -147,6 +147,8 @@ def half_width(parts: StepParts, several: npt.NDArray[np.bool_] | bool) -> Float
     return np.asarray(np.where(several, wide, 0.0))
 
 
+#: What is predicted of a job on one accelerator, by the name of the accelerator.
+Predictions = Mapping[str, Prediction]
 #: What is predicted of the time on one accelerator: itself, and its low and high end.
 _LEVELS = (attrgetter("time_s"), attrgetter("low_s"), attrgetter("high_s"))
 

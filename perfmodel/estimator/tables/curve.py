@@ -12,13 +12,14 @@ import numpy.typing as npt
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
-from perfmodel.estimator.evidence.observed import Observed
+from perfmodel.estimator.evidence.observed import Correction
 from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.job_types.job_type_source import JobTypeSource
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.cells import Cells, Steps
+from perfmodel.estimator.placing.cells import Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.memory import replica_memory
+from perfmodel.estimator.placing.replicas import replicated_steps
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, answer_cell
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.placement.estimate import Estimate
@@ -147,9 +148,12 @@ def draw_curve(
         return _of_estimates(spec, asked, answers)
     predictions = {spec.name: core.predictions([(prepared, spec)])[0]}
     columns = _columns(spec, asked)
-    cells = Cells(jobs=[prepared], predictions=[predictions], columns=columns)
     peak_bytes, fits = replica_memory(prepared, columns)
-    steps = Observed([observed]).steps(cells)
+    steps = replicated_steps([prepared], [predictions], columns)
+    if observed is not None or prepared.job.script:
+        correction = Correction()
+        steps = correction.add([prepared], columns, steps, [observed])
+        correction.apply()
     fits = fits | (steps.rung[0] == RUNG[Basis.MEASURED])
     prediction = predictions[spec.name]
     placement = core.resolve(placement_of(max(asked.counts), asked))
@@ -179,10 +183,10 @@ def draw_curve_of_type(core: Core, source: JobTypeSource, asked: CurveQuestion) 
     spec = core.accelerators.get(asked.accelerator)
     if source.of.own is None:
         placements = [core.resolve(placement_of(n, asked)) for n in (1, *asked.counts)]
-        steps = source.steps(Cells(placements=placements))
+        steps = source.steps(placements)
     else:
         placements = [core.resolve(placement_of(max(asked.counts), asked))]
-        steps = source.steps(Cells(columns=_columns(spec, asked)))
+        steps = source.over_columns(_columns(spec, asked))
     answers = [source.estimate(one, steps.at((0, at))) for at, one in enumerate(placements)]
     unknown = np.full(len(asked.counts), np.nan)
     return _of_steps(

@@ -5,20 +5,18 @@ And for one accelerator of each kind of a placement, alone with what the job get
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.observed import Observed
+from perfmodel.estimator.evidence.observed import corrected_step
 from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.cells import Cells, CellStep, predicted_cell
+from perfmodel.estimator.placing.cells import Cell, CellStep, predicted_cell
 from perfmodel.estimator.placing.memory import tightest_memory
-from perfmodel.estimator.placing.placed import CAPTURED
+from perfmodel.estimator.placing.placed import captured_step
 from perfmodel.placement.estimate import Breakdown, Estimate, Throughput
 from perfmodel.placement.topology.topology import Plan
-from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import RUNG, Basis
 
 
@@ -57,68 +55,56 @@ def answer_from_memory(
     predictions = [prediction for prediction in found if prediction is not None]
     if len(predictions) < len(found):
         return None
-    answer = answer_of(Cells.one(prepared, placement, predictions), observed)
+    answer = answer_of(Cell(prepared, placement, predictions), observed)
     if observed is None:
         core.answers.put((prepared.key, placement), answer)
     return answer
 
 
-def answer_of(cell: Cells, observed: ObservedJob | None = None) -> Estimate:
+def answer_of(cell: Cell, observed: ObservedJob | None = None) -> Estimate:
     """Answer a single cell of which everything is predicted."""
-    (prepared,), (known,), (placement,) = cell.jobs, cell.predictions, cell.placements
     # Of a job that is said to be a script something is known without any observation.
-    is_changed = observed is not None or prepared.job.script
-    step = Observed([observed]).step(cell) if is_changed else CAPTURED.step(cell)
-    return estimate_of(prepared, placement, list(known.values()), step)
+    is_changed = observed is not None or cell.prepared.job.script
+    return estimate_of(cell, corrected_step(cell, observed) if is_changed else captured_step(cell))
 
 
-def estimate_of(
-    prepared: PreparedJob,
-    placement: ResolvedPlacement,
-    predictions: Sequence[Prediction],
-    cell: CellStep,
-) -> Estimate:
-    """Return the answer that says what a step on a placement rests on.
-
-    Parameters
-    ----------
-    predictions : sequence
-        On one accelerator of each kind of the placement, in order, as the step rests on them.
-    """
+def estimate_of(cell: Cell, step: CellStep) -> Estimate:
+    """Return the answer that says what a step on a placement rests on."""
+    prepared, placement, predictions, _ = cell
     slowest = predictions[0]
     if len(predictions) > 1:
         slowest = max(predictions, key=lambda p: p.time_s)
-    parts, rate, tokens = cell.parts, cell.samples_per_second, prepared.step.tokens_per_sample
-    memory = tightest_memory(prepared, placement, cell.neighbour_bytes)
-    if cell.basis is Basis.MEASURED:
+    parts, rate, tokens = step.parts, step.samples_per_second, prepared.step.tokens_per_sample
+    memory = tightest_memory(prepared, placement, step.neighbour_bytes)
+    if step.basis is Basis.MEASURED:
         memory = memory.that_fits()
     said = [text for prediction in predictions for text in prediction.warnings]
-    said += (*placement.warnings, *cell.warnings, *prepared.warnings)
+    said += (*placement.warnings, *step.warnings, *prepared.warnings)
     if memory.fits is False:
         said.append(NO_ROOM_WARNING)
     return Estimate(
         throughput=Throughput(
             samples_per_second=rate,
-            low=cell.low,
-            high=cell.high,
+            low=step.low,
+            high=step.high,
             coverage=min([p.coverage for p in predictions]),
             tokens_per_second=None if tokens is None else rate * tokens,
         ),
-        step_time_s=cell.step_time_s,
+        step_time_s=step.step_time_s,
         compute_time_s=parts.compute_s,
         sync_time_s=parts.communication_s,
         breakdown=Breakdown(*parts[:4]),
         memory=memory,
-        basis=cell.basis,
-        out_of_distribution=RUNG[cell.basis] > RUNG[Basis.CALIBRATED]
+        basis=step.basis,
+        out_of_distribution=RUNG[step.basis] > RUNG[Basis.CALIBRATED]
         and any([p.out_of_distribution for p in predictions]),
         nearest=tuple(slowest.nearest),
         model_version=slowest.model_version,
         unpriced_operators=prepared.step.unpriced_operators,
         # Each text once, in the order of first mention.
         warnings=tuple(dict.fromkeys(said)),
-        neighbours=cell.neighbours,
-        script_efficiency=cell.efficiency,
+        neighbours=step.neighbours,
+        script_efficiency=step.efficiency,
     )
 
 

@@ -20,11 +20,11 @@ from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.job_types.job_type_source import JobTypeSource
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.cells import Cells, Predictions, Steps
+from perfmodel.estimator.placing.cells import Cell, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.memory import replica_memory, tightest_memory
-from perfmodel.estimator.placing.placed import CAPTURED
-from perfmodel.estimator.placing.replicas import replicated_steps
+from perfmodel.estimator.placing.placed import captured_step
+from perfmodel.estimator.placing.replicas import Predictions, replicated_steps
 from perfmodel.estimator.placing.slowdowns import Neighbours, neighbours
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, estimate_of
 from perfmodel.estimator.tables.table import (
@@ -136,8 +136,8 @@ class Filling:
         self._types: dict[int, JobTypeSource] = {}
         #: Why rows, columns and cells have no answer.
         self.errors: tuple[CellError, ...] = ()
-        #: Which block each cell was answered in, with its place there.
-        self._blocks: list[tuple[list[int], list[int], Cells | None, Steps]] = []
+        #: Rows and columns that were answered together, with their steps.
+        self._blocks: list[tuple[list[int], list[int], Steps]] = []
         self._correction: Correction | None = None
 
     # -- equal replicas on whole accelerators: many at a time -----------------------------------
@@ -157,32 +157,44 @@ class Filling:
             predictions = [self._predictions[row] for row in rows]
             for _, columns in sorted(by_column.items()):
                 replicas = ReplicaColumns.of([one for at in columns if (one := self.resolved[at])])
-                cells = Cells(jobs=jobs, predictions=predictions, columns=replicas)
-                self._put(rows, columns, cells, replicated_steps(jobs, predictions, replicas))
+                steps = replicated_steps(jobs, predictions, replicas)
+                self._put(rows, columns, jobs, steps, replicas)
                 for row, job in zip(rows, jobs, strict=True):
                     peak_bytes, fits = replica_memory(job, replicas)
                     self._numbers["peak_bytes"][row, columns] = peak_bytes
                     self._fits[row, columns] = fits
 
-    def _put(self, rows: list[int], columns: list[int], cells: Cells, steps: Steps) -> None:
+    def _put(
+        self,
+        rows: list[int],
+        columns: list[int],
+        jobs: Sequence[PreparedJob],
+        steps: Steps,
+        replicas: ReplicaColumns | None = None,
+    ) -> None:
+        """Take steps of captured jobs in, and note what observations change of them."""
+        placements = [one for at in columns if (one := self.resolved[at])]
         observed = [self.observed.get(row) for row in rows]
-        if any(observed) or any(job.job.script for job in cells.jobs):
+        if any(observed) or any(job.job.script for job in jobs):
             self._correction = self._correction or Correction()
-            steps = self._correction.add(cells, steps, observed)
+            replicas = replicas or ReplicaColumns.of(placements)
+            steps = self._correction.add(jobs, replicas, steps, observed)
         # Which cells lie outside of what the model has seen.
-        outside = [{n for n, p in of.items() if p.out_of_distribution} for of in cells.predictions]
-        kinds = [one.accelerators for one in (self.resolved[at] for at in columns) if one]
-        self._out[np.ix_(rows, columns)] = [
-            [any(spec.name in row for spec in of_one) for of_one in kinds] for row in outside
+        outside = [
+            {n for n, p in self._predictions[row].items() if p.out_of_distribution} for row in rows
         ]
-        self._blocks.append((rows, columns, cells, steps))
+        self._out[np.ix_(rows, columns)] = [
+            [any(spec.name in row for spec in one.accelerators) for one in placements]
+            for row in outside
+        ]
+        self._blocks.append((rows, columns, steps))
 
     def correct(self) -> None:
         """Let observations change all cells of captured jobs, and fill the table with them."""
         if self._correction is not None:
             self._correction.apply()
-        for rows, columns, cells, steps in self._blocks:
-            if cells is None:
+        for rows, columns, steps in self._blocks:
+            if rows[0] in self._types:
                 continue
             target = np.ix_(rows, columns)
             self._put_steps(target, steps)
@@ -222,22 +234,20 @@ class Filling:
             if placement is not None and beside is not None
         ]
         columns = [column for column, _, _ in asked]
-        cells = Cells(
-            placements=[one for _, one, _ in asked], neighbours=[one for *_, one in asked]
-        )
+        placements, beside = [one for _, one, _ in asked], [one for *_, one in asked]
         errors: Errors = []
         seen = seen_by_type(self._core, jobs, observations)
         for row, job in jobs.items() if asked else ():
             try:
                 of_type = ObservedJobType.of(self._core, job, seen[row], strangers, told)
                 source = JobTypeSource(of_type)
-                steps = source.steps(cells)
+                steps = source.steps(placements, beside)
             except PerfModelError as error:
                 errors.append((row, error))
                 continue
             self._types[row] = source
             self._put_steps(np.ix_([row], columns), steps)
-            self._blocks.append(([row], columns, None, steps))
+            self._blocks.append(([row], columns, steps))
             for column in columns:
                 estimate = self.estimate(row, column)
                 self._said |= dict.fromkeys(estimate.warnings)
@@ -265,17 +275,16 @@ class Filling:
                 predictions = [one for one in known if one is not None]
                 if len(predictions) == len(known):
                     try:
-                        cell = Cells.one(job, placement, predictions, beside)
+                        cell = Cell(job, placement, predictions, beside)
                         self._fill_cell((row, column), cell)
                     except PerfModelError as error:
                         refused.append((row, column, error))
         return refused
 
-    def _fill_cell(self, at: tuple[int, int], cell: Cells) -> None:
-        (job,), (placement,) = cell.jobs, cell.placements
-        self._put([at[0]], [at[1]], cell, CAPTURED.steps(cell))
-        steps = self._blocks[-1][-1]
-        memory = tightest_memory(job, placement, steps.neighbour_bytes)
+    def _fill_cell(self, at: tuple[int, int], cell: Cell) -> None:
+        steps = Steps.row([captured_step(cell)])
+        self._put([at[0]], [at[1]], [cell.prepared], steps)
+        memory = tightest_memory(cell.prepared, cell.placement, steps.neighbour_bytes)
         self._numbers["peak_bytes"][at], self._fits[at] = memory.peak_bytes, memory.fits
 
     # -- the table ------------------------------------------------------------------------------
@@ -287,17 +296,16 @@ class Filling:
     def estimate(self, row: int, column: int) -> Estimate:
         """Return one cell with all that is said of it."""
         # Cells that were answered by themselves stand over those of a block.
-        rows, columns, cells, steps = next(
+        rows, columns, steps = next(
             block for block in reversed(self._blocks) if row in block[0] and column in block[1]
         )
         placement, prepared = self.resolved[column], self._prepared[row]
         assert placement is not None
-        i, j = rows.index(row), columns.index(column)
-        if cells is None or prepared is None:
-            return self._types[row].estimate(placement, steps.at((i, j)))
-        names = [spec.name for spec in placement.accelerators]
-        predictions = [cells.predictions[i][name] for name in names]
-        return estimate_of(prepared, placement, predictions, steps.at((i, j)))
+        step = steps.at((rows.index(row), columns.index(column)))
+        if prepared is None:
+            return self._types[row].estimate(placement, step)
+        predictions = [self._predictions[row][spec.name] for spec in placement.accelerators]
+        return estimate_of(Cell(prepared, placement, predictions), step)
 
     def table(self) -> Table:
         """Return what was filled, as columns."""

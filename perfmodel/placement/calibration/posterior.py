@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -92,12 +93,11 @@ class Posterior:
     weights: FloatArray
     scatter: FloatArray
     cost: float
-    #: Those that are alike in it can be worked on together.
-    form: tuple[object, ...] = field(init=False)
 
-    def __post_init__(self) -> None:
-        form = (id(self.prior), self.coefficients.shape[1], self.rows.tobytes())
-        object.__setattr__(self, "form", form)
+    @cached_property
+    def form(self) -> tuple[object, ...]:
+        """Those that are alike in it can be worked on together."""
+        return id(self.prior), self.coefficients.shape[1], self.rows.tobytes()
 
     def is_unlike(self, other: Posterior) -> bool:
         """Tell whether the residual of any observed step is another one."""

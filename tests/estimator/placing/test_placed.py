@@ -11,8 +11,8 @@ import pytest
 
 from perfmodel.errors import InvalidInputError, InvalidPlacementError
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.placing.cells import Cells
-from perfmodel.estimator.placing.placed import CAPTURED
+from perfmodel.estimator.placing.cells import Cell
+from perfmodel.estimator.placing.placed import captured_step
 from perfmodel.estimator.placing.split_replica import SPLIT_BY_MEGATRON_WARNING
 from perfmodel.estimator.single.step_model import StepModel
 from perfmodel.estimator.tables.curve import CurveQuestion
@@ -73,6 +73,15 @@ def test_a_slice_is_slower_than_the_whole_and_holds_less(estimator: Estimator) -
     # 1g.5gb holds an eighth of 40 GB.
     assert seventh.memory.capacity_bytes == pytest.approx(whole.memory.capacity_bytes / 8)
     assert seventh.basis is Basis.ANALYTICAL
+
+
+def test_a_card_and_a_slice_of_another_wait_for_the_slice(estimator: Estimator) -> None:
+    names = ("A100-SXM4-40GB", "A100-SXM4-40GB/3g.20gb")
+    _, part, both = (
+        _on(estimator, {"nodes": [{"accelerator": name} for name in nodes], "network": "ib-400g"})
+        for nodes in ((names[0],), (names[1],), names)
+    )
+    assert both.breakdown.compute_s == part.breakdown.compute_s
 
 
 def test_a_share_of_a_slice_is_refused(estimator: Estimator) -> None:
@@ -147,7 +156,7 @@ def test_language_models_share_unequal_accelerators_too(estimator: Estimator) ->
     def computes_s(split: str) -> float:
         asked = {"nodes": nodes, "network": "ib-400g", "plan": {"batch_split": split}}
         placement = estimator.core.resolve(parse_placement(asked))
-        return CAPTURED.step(Cells.one(prepared, placement, [slow, fast])).parts.compute_s
+        return captured_step(Cell(prepared, placement, [slow, fast])).parts.compute_s
 
     # Of 32 samples the fast two take twice as many as the slow ones: 11 and 5 of each pair, so that
     # the slow ones finish after 5 / 8, and the fast ones after 11 / 16 of 0.6 s.

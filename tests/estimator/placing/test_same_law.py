@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.placing.cells import Cells, CellStep, predicted_cell
+from perfmodel.estimator.placing.cells import Cell, CellStep, predicted_cell
 from perfmodel.estimator.placing.columns import ReplicaColumns
-from perfmodel.estimator.placing.placed import CAPTURED, placed_step
-from perfmodel.estimator.placing.replicas import is_replicated
+from perfmodel.estimator.placing.placed import captured_step, placed_step
+from perfmodel.estimator.placing.replicas import Predictions, is_replicated, replicated_steps
 from perfmodel.estimator.placing.slowdowns import Slowdown
 from perfmodel.estimator.tables.curve import CurveQuestion, placement_of
 from perfmodel.graph.job import Job
@@ -60,9 +60,15 @@ def _numbers(step: CellStep) -> tuple[float, ...]:
     return (*step.parts, step.step_time_s, step.samples_per_second, step.low, step.high)
 
 
-def in_blocks(cell: Cells, slow: Sequence[Slowdown] = ()) -> CellStep:
+def in_blocks(cell: Cell, slow: Sequence[Slowdown] = ()) -> CellStep:
     """Answer a cell of replicas as those are answered that are none."""
-    return placed_step(cell.jobs[0], cell.placements[0], [*cell.predictions[0].values()], slow)
+    return placed_step(cell.prepared, cell.placement, cell.predictions, slow)
+
+
+def by_name(cell: Cell) -> Predictions:
+    """Return what is predicted of a cell by the names of its accelerators."""
+    names = [spec.name for spec in cell.placement.accelerators]
+    return dict(zip(names, cell.predictions, strict=True))
 
 
 def test_numbers_columns_and_blocks_answer_alike(estimator: Estimator) -> None:
@@ -73,12 +79,10 @@ def test_numbers_columns_and_blocks_answer_alike(estimator: Estimator) -> None:
             placement = estimator.core.resolve(parse_placement(text))
             cell = predicted_cell(estimator.core, prepared, placement)
             in_columns = in_blocks(cell)
-            assert close(CAPTURED.step(cell), in_columns), (model, mode, text)
+            assert close(captured_step(cell), in_columns), (model, mode, text)
             columns = ReplicaColumns.of([placement, placement])
-            block = Cells(
-                jobs=[prepared] * 2, predictions=list(cell.predictions) * 2, columns=columns
-            )
-            assert close(CAPTURED.steps(block).at((1, 1)), in_columns), (model, mode, text)
+            block = replicated_steps([prepared] * 2, [by_name(cell)] * 2, columns)
+            assert close(block.at((1, 1)), in_columns), (model, mode, text)
 
 
 @pytest.mark.parametrize("asked", [*SLOWED, SHARED])
@@ -89,7 +93,7 @@ def test_what_slows_replicas_down_is_answered_alike(estimator: Estimator, asked:
         placement = estimator.core.resolve(parse_placement(asked))
         cell = predicted_cell(estimator.core, prepared, placement)
         assert placement.is_slowed and is_replicated(prepared, placement)
-        found = CAPTURED.step(cell)
+        found = captured_step(cell)
         expected = in_blocks(cell, found.slowdowns)
         assert close(found, expected)
         assert found.half_width == pytest.approx(expected.half_width, rel=1e-12)
@@ -103,9 +107,9 @@ def test_growing_counts_need_no_placements(estimator: Estimator) -> None:
     single = [estimator.core.resolve(placement_of(n, asked)) for n in counts]
     for model, mode in MODES:
         prepared = estimator.core.prepare(Job(model=model, mode=mode, batch_size=7))
-        predictions = predicted_cell(estimator.core, prepared, single[0]).predictions
+        predictions = by_name(predicted_cell(estimator.core, prepared, single[0]))
         one, each = (
-            CAPTURED.steps(Cells(jobs=[prepared], predictions=predictions, columns=columns))
+            replicated_steps([prepared], [predictions], columns)
             for columns in (closed, ReplicaColumns.of(single))
         )
         assert all(close(one.at((0, at)), each.at((0, at))) for at in range(len(counts)))
