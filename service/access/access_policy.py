@@ -1,4 +1,4 @@
-"""Stand before every route: let a request in, or say why not."""
+"""Stand before every route: let a request in, or say why not; tell routes whose it is."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
 
+from fastapi import Request
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.access.audit import AuditLog, AuditTable
 from service.access.browser import body_of_any_page, foreign_host, sent_from_elsewhere
-from service.access.callers import GUEST
 from service.access.keys import ApiKey, KeyStore, digest_of, token_of
 from service.access.scopes import Rule, Unscoped, rule_of
 from service.access.scopes import Scope as KeyScope
 from service.http.bodies import unread_media
 from service.http.errors import http_problem, problem_of, problem_response
+
+#: Who asks while there are no keys.
+GUEST = "guest"
 
 #: What a caller is told to show; two lines, since a browser asks for a password by the second.
 CHALLENGES = (b'Bearer realm="perfmodel"', b'Basic realm="perfmodel"')
@@ -340,3 +343,25 @@ def path_in_app(scope: Scope) -> str:
     root = scope.get("root_path", "")
     below = path.removeprefix(root)
     return below if below in ("", path) or below.startswith("/") else path
+
+
+def caller_of(request: Request) -> str:
+    """Return the identifier of the key that was shown; :data:`GUEST` of somebody without one."""
+    return str(request.scope.get("caller") or GUEST)
+
+
+def is_administrator(request: Request) -> bool:
+    """Tell whether everything may be done: by a key of that scope, or because there are no keys.
+
+    Who comes in by an open path is nobody in particular, whatever key is shown.
+    """
+    caller = request.scope.get("caller", "")
+    if caller == GUEST:
+        return True
+    keys: KeyStore = request.app.state.keys
+    return any(key.key_id == caller and key.allows(KeyScope.ADMIN) for key in keys.all())
+
+
+def owner_shown(request: Request) -> str | None:
+    """Return whose things alone a caller is shown; None for an administrator, who sees all."""
+    return None if is_administrator(request) else caller_of(request)

@@ -48,7 +48,7 @@ class ObservedJobs:
         self._types: LruCache[str, _Made[ObservedJobType]] = LruCache(_MOST_TYPES)
         self._strangers: Strangers | None = None
         # Read now: the first observation need not wait for it.
-        fitted_prior()
+        _ = fitted_prior().of_bare_steps
 
     def of(self, prepared: PreparedJob) -> ObservedJob | None:
         """Return a job as the stored observations let it appear; None where there are none.

@@ -15,7 +15,7 @@ from perfmodel.errors import PerfModelError
 from perfmodel.estimator.jobs.capture_terms import CaptureNeededError, terms_of_request
 from perfmodel.estimator.jobs.demand import IS_WANTED, AbandonedError
 from perfmodel.fair_queue import FairQueue
-from service.access.callers import GUEST
+from service.access.access_policy import GUEST
 from service.answering.request_terms import while_connected
 from service.http.errors import OverloadedError, TooManyWaitingError
 from service.metrics.registry import Metrics

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.jobs.capture_terms import CaptureNeededError, without_captures
-from service.access.callers import GUEST
+from service.access.access_policy import GUEST
 from service.answering.lanes import Lanes
 from service.answering.thread_pool import ThreadPool, Work
 from service.http.errors import OverloadedError

@@ -19,7 +19,7 @@ from perfmodel.errors import StoreError
 from perfmodel.estimator.jobs.capture_terms import TERMS, CaptureTerms
 from perfmodel.store.sql.leases import new_owner
 from perfmodel.store.state.operations import Claim, Operation, OperationStore
-from service.access.callers import GUEST
+from service.access.access_policy import GUEST
 from service.http.errors import OverloadedError, TooManyWaitingError, defect_problem, problem
 from service.http.logs import request_id_of_context
 from service.metrics.registry import Metrics

@@ -16,7 +16,7 @@ from perfmodel.graph.cost import cost_table
 from perfmodel.graph.ir import Graph
 from perfmodel.requests import MAX_COUNT
 from perfmodel.types import Mode, Precision
-from service.access.callers import caller_of, is_administrator, owner_shown
+from service.access.access_policy import caller_of, is_administrator, owner_shown
 from service.dispatch.dispatcher import Dispatcher, dispatcher_of
 from service.graphs.corrections import GraphCorrections, refuse_others
 from service.graphs.onnx_upload import read_onnx

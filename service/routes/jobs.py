@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.json_values import as_object, refuse_unknown
 from perfmodel.store.state.jobs import JobStore, StoredJob
-from service.access.callers import caller_of, owner_shown
+from service.access.access_policy import caller_of, owner_shown
 from service.dispatch.dispatcher import Dispatcher, dispatcher_of
 from service.http.bodies import json_of, json_response
 from service.http.documentation import json_body, problems, schema_ref

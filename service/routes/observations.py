@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from perfmodel.store.sql.shared_store import Page
 from perfmodel.store.state.observation_records import ObservationState, StoredObservation
-from service.access.callers import caller_of, is_administrator
+from service.access.access_policy import caller_of, is_administrator
 from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import json_of, json_response
 from service.http.documentation import json_body, problems, schema_ref

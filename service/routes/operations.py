@@ -7,7 +7,7 @@ from typing import Annotated, Literal, cast
 from fastapi import APIRouter, Query, Request, Response
 
 from perfmodel.store.state.operations import Operation, OperationState
-from service.access.callers import is_administrator, owner_shown
+from service.access.access_policy import is_administrator, owner_shown
 from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import json_response
 from service.http.documentation import problems

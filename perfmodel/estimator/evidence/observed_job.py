@@ -104,8 +104,8 @@ class ObservedJob:
             known = _weighed(core, prepared, observations, family)
             if all(one.reporter for one in observations):
                 # Stored ones come again, as they are kept or as this returns them; others do not.
-                core.evidence.put(key, known)
-                core.evidence.put((said, tuple(map(id, known.own))), known)
+                for one in {key, (said, tuple(map(id, known.own)))}:
+                    core.evidence.put(one, known)
         if known.of_others:
             told = (told or ToldJobs(core, ())).with_others(known.of_others)
         return cls(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple, Self
 
@@ -202,6 +202,17 @@ class ResidualPrior:
     freedom: float = math.inf
     bare: float = 1.0
     gap: ScriptGap | None = None
+    #: Of all terms: (of any job, of guesses) x fields x scopes x batches x placements.
+    variances: FloatArray = field(init=False, repr=False, compare=False)
+    #: Of the levels of a job on one machine or fabric, shape (fields, 1).
+    own_levels: FloatArray = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        shape = (2, len(Field), len(SCOPES), len(BATCH_SHAPES), len(PLACEMENT_SHAPES))
+        variances = np.zeros(shape)
+        for name, sd in self.sds.items():
+            variances[Term.parse(name)] += sd**2
+        vars(self).update(variances=variances, own_levels=variances[0, :, OWN, 0, :1])
 
     @cached_property
     def of_bare_steps(self) -> Self:
@@ -230,8 +241,6 @@ class ResidualPrior:
         """
         try:
             sds = {str(n): float(v) for n, v in plain["sds"].items()}
-            for name in sds:
-                Term.parse(name)
             means = {n: float(v) for n, v in plain["means"].items()}
             freedom = float(plain.get("freedom", math.inf))
             noise, bare = Noise(**plain["noise"]), float(plain.get("bare", 1.0))
@@ -246,20 +255,6 @@ class ResidualPrior:
         plain = {"means": dict(self.means), "sds": dict(self.sds), "noise": noise, **tails}
         return plain if self.bare == 1 else {**plain, "bare": self.bare}
 
-    @cached_property
-    def variances(self) -> FloatArray:
-        """Of all terms: (of any job, of guesses) x fields x scopes x batches x placements."""
-        shape = (2, len(Field), len(SCOPES), len(BATCH_SHAPES), len(PLACEMENT_SHAPES))
-        found = np.zeros(shape)
-        for name, sd in self.sds.items():
-            found[Term.parse(name)] += sd**2
-        return found
-
-    @cached_property
-    def own_levels(self) -> FloatArray:
-        """Variances of the levels of a job on one machine or fabric, shape (fields, 1)."""
-        return self.variances[0, :, OWN, 0, :1]
-
     def mean(self, cells: StepCells) -> FloatArray:
         """Return the mean residual of steps, shape (fields, rows)."""
         neutral = self.neutral(cells)
@@ -267,7 +262,7 @@ class ResidualPrior:
 
     def neutral(self, cells: StepCells) -> FloatArray:
         """Return the residual of steps that take as long as predicted, shape (fields, rows)."""
-        levels = [self.means.get(field.name.lower(), 0.0) for field in Field]
+        levels = [self.means.get(one.name.lower(), 0.0) for one in Field]
         mean = np.repeat(np.array(levels)[:, None], len(cells), axis=1)
         mean[Field.SPREAD] += self.means.get("alone", 0.0) * (cells.ranks == 1)
         mean[Field.COMMUNICATION] += self.means.get("one_host", 0.0) * (cells.hosts == 1)
@@ -281,8 +276,8 @@ class ResidualPrior:
         total = np.zeros((len(Field), len(cells)))
         for kind, counts in enumerate((1.0, cells.guessed)):
             each = self.variances[kind].sum(axis=1)
-            for field, batch in np.argwhere(each.any(axis=2)):
-                total[field] += each[field, batch] @ placements * batches[batch] * counts
+            for one, batch in np.argwhere(each.any(axis=2)):
+                total[one] += each[one, batch] @ placements * batches[batch] * counts
         return total
 
 

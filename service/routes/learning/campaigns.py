@@ -13,7 +13,7 @@ from perfmodel.campaigns.entering import enter_request
 from perfmodel.campaigns.policy import MOST_TASKS, Order
 from perfmodel.campaigns.progress import progress_of
 from perfmodel.store.campaigns.campaign_records import Campaign, TaskState
-from service.access.callers import caller_of
+from service.access.access_policy import caller_of
 from service.campaigns.campaign_events import CampaignEvents
 from service.campaigns.open_streams import EventStream, OpenStreams
 from service.dispatch.dispatcher import dispatcher_of

@@ -12,7 +12,7 @@ from perfmodel.errors import DamagedArtifactError, UnknownNameError
 from perfmodel.registry.differences import differences
 from perfmodel.registry.model_registry import KEPT, PINNED_FOR_DAYS, ModelRegistry
 from perfmodel.registry.states import Change
-from service.access.callers import caller_of
+from service.access.access_policy import caller_of
 from service.dispatch.dispatcher import Dispatcher, dispatcher_of
 from service.http.bodies import etagged_response, json_response
 from service.http.documentation import problems

@@ -14,7 +14,7 @@ from perfmodel.retraining.settings import JOINT_SETTINGS, parse_settings
 from perfmodel.retraining.told import retraining_to_dict
 from perfmodel.store.artifacts import is_safe_name
 from perfmodel.store.retraining.retraining_records import Retraining
-from service.access.callers import caller_of
+from service.access.access_policy import caller_of
 from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import json_of, json_response
 from service.http.documentation import json_body, problems

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from perfmodel.registry.states import State
-from service.access.callers import is_administrator
+from service.access.access_policy import is_administrator
 from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import json_response
 from service.http.documentation import problems
