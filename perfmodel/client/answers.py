@@ -3,7 +3,8 @@
 Times are seconds, sizes bytes, rates of samples per second those of the whole job; None stands
 where nothing is known. In ``Annotated`` a text describes a field, a tuple lists its words and a
 dictionary has its bounds; none of them is checked here. What has a default may be left out by an
-older service; fields that a newer one has besides are passed over.
+older service; fields that a newer one has besides are passed over. The estimator answers in some
+of these forms itself.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _SYNCHRONISES = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Throughput:
     """Samples per second of the whole job, with an interval.
 
@@ -42,7 +43,7 @@ class Throughput:
     tokens_per_second: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Breakdown:
     """Where the time of one step goes; the parts add up to `step_time_s`."""
 
@@ -52,9 +53,13 @@ class Breakdown:
     overhead_s: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Memory:
-    """Memory of the accelerator with the least room."""
+    """Memory of the accelerator with the least room.
+
+    ``peak_bytes`` and ``fits`` are None for a job of which no graph is known, ``oom_probability``
+    where the model behind it states no uncertainty.
+    """
 
     peak_bytes: float | None
     capacity_bytes: float
@@ -62,7 +67,7 @@ class Memory:
     oom_probability: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Neighbour:
     """What a job on the same accelerators suffers from the one that was asked about."""
 
@@ -71,14 +76,16 @@ class Neighbour:
     step_time_s: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
     """The answer to one question.
 
+    The step is a whole one of the optimizer, or a pass of inference, with all its micro-batches.
     ``basis`` is what it rests on, best evidence first; ``nearest`` names what was measured that is
-    most alike, ``unpriced_operators`` how often operators without a formula come.
-    ``script_efficiency`` is the predicted time of the step over the one that is answered, where
-    steps of the job were observed.
+    most alike, best first, ``unpriced_operators`` how often operators without a formula come, and
+    ``neighbours`` stand in the order of the placement. ``script_efficiency`` is the predicted time
+    of the step over the one that is answered, what is left beside loading, logging and waiting,
+    where steps of the job were observed.
     """
 
     throughput: Throughput
@@ -89,8 +96,8 @@ class Estimate:
     memory: Memory
     basis: Annotated[str, tuple(Basis)]
     out_of_distribution: bool
-    nearest: tuple[str, ...] = ()
     model_version: str
+    nearest: tuple[str, ...] = ()
     unpriced_operators: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()

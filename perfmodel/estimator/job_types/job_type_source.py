@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from perfmodel.client.answers import Breakdown, Memory, Throughput
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import is_modelled, observed_cells
 from perfmodel.estimator.job_types.job_type import JobTypeSteps, ObservedJobType
@@ -25,13 +26,7 @@ from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.slowdowns import Neighbours
 from perfmodel.graph.job import Job, own_batch, split_label
 from perfmodel.intervals import COVERAGE, DEVIATIONS
-from perfmodel.placement.estimate import (
-    Breakdown,
-    Estimate,
-    MemoryEstimate,
-    StepNumbers,
-    Throughput,
-)
+from perfmodel.placement.estimate import Estimate, StepNumbers
 from perfmodel.placement.job_types.cell_likeness import nearest_cells
 from perfmodel.placement.job_types.completion import nearest_labels
 from perfmodel.placement.job_types.job_type_cells import JobTypeCells, job_type_cells
@@ -106,7 +101,7 @@ class JobTypeSource:
             compute_time_s=parts.compute_s,
             sync_time_s=parts.communication_s,
             breakdown=Breakdown(*parts[:4]),
-            memory=MemoryEstimate(
+            memory=Memory(
                 peak_bytes=None,
                 capacity_bytes=min(kind.held.memory_bytes for kind in placement.kinds),
                 fits=None,

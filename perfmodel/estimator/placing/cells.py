@@ -10,12 +10,13 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.client.answers import Neighbour
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.slowdowns import Neighbours, Slowdown, neighbours
 from perfmodel.features.arrays import FloatArray
-from perfmodel.placement.estimate import NeighbourEstimate, StepNumbers, StepParts
+from perfmodel.placement.estimate import StepNumbers, StepParts
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import LADDER, RUNG, Basis
 
@@ -36,7 +37,7 @@ class Steps:
         Position on the ladder of evidence.
     nearest : sequence of tuple of str
         For each cell of a row what it rests on; empty where nothing is known of that.
-    neighbours : tuple of NeighbourEstimate
+    neighbours : tuple of Neighbour
         Of a single cell: what jobs on the same accelerators suffer.
     neighbour_bytes : float
         Of a single cell: memory that they hold of an accelerator, as far as it is known.
@@ -57,7 +58,7 @@ class Steps:
     half_width: FloatArray
     rung: npt.NDArray[np.int8]
     nearest: Sequence[tuple[str, ...]] = ()
-    neighbours: tuple[NeighbourEstimate, ...] = ()
+    neighbours: tuple[Neighbour, ...] = ()
     neighbour_bytes: float = 0.0
     slowdowns: tuple[Slowdown, ...] = ()
     said: dict[tuple[int, ...], tuple[str, ...]] = field(default_factory=dict)
@@ -118,7 +119,7 @@ class CellStep(NamedTuple):
     basis: Basis
     warnings: tuple[str, ...] = ()
     nearest: tuple[str, ...] = ()
-    neighbours: tuple[NeighbourEstimate, ...] = ()
+    neighbours: tuple[Neighbour, ...] = ()
     neighbour_bytes: float = 0.0
     slowdowns: tuple[Slowdown, ...] = ()
     efficiency: float | None = None

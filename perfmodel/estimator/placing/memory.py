@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.client.answers import Memory
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.single.plan_engine import transformer_training
 from perfmodel.features.arrays import FloatArray
-from perfmodel.placement.estimate import MemoryEstimate
 from perfmodel.placement.memory.memory import (
     kept_otherwise,
     memory_columns,
@@ -33,7 +33,7 @@ _DEVIATION = 0.1
 
 def tightest_memory(
     prepared: PreparedJob, placement: ResolvedPlacement, neighbour_bytes: float = 0.0
-) -> MemoryEstimate:
+) -> Memory:
     """Return the memory of the accelerator with the least room.
 
     Parameters
@@ -50,7 +50,14 @@ def tightest_memory(
     return replace(least, fits=False, oom_probability=1.0)
 
 
-def _memory_on(prepared: PreparedJob, placement: ResolvedPlacement, kind: Kind) -> MemoryEstimate:
+def that_fits(memory: Memory) -> Memory:
+    """Return the memory of a step that was seen to run."""
+    peak = memory.peak_bytes
+    peak = None if peak is None else min(peak, memory.capacity_bytes)
+    return replace(memory, peak_bytes=peak, fits=True, oom_probability=0.0)
+
+
+def _memory_on(prepared: PreparedJob, placement: ResolvedPlacement, kind: Kind) -> Memory:
     """Return the memory of one accelerator of a kind; it is worked out once for all that agree."""
     plan = placement.fabric.plan
     # Replicas that share nothing out hold the same, however many they are beyond one.
@@ -105,7 +112,7 @@ def replica_memory(
 
 def _compiled_memory(
     prepared: PreparedJob, accelerator: AcceleratorSpec, plan: Plan
-) -> MemoryEstimate | None:
+) -> Memory | None:
     """Return the memory of one accelerator; None where no compiled step is known.
 
     Steps of the captured program keep copies that a compiler fuses away: casts of scores over the
@@ -126,7 +133,7 @@ def _compiled_memory(
     needed = compiled_memory_bytes(training, job_choice(prepared.job, plan))
     room = np.array([accelerator.memory_bytes], dtype=np.float64)
     probability = float(oom_probability(np.array([needed]), room, _DEVIATION)[0])
-    return MemoryEstimate(
+    return Memory(
         peak_bytes=needed,
         capacity_bytes=float(accelerator.memory_bytes),
         fits=probability <= 0.5,

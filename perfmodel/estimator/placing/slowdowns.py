@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from perfmodel.client import answers
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.placement.estimate import NeighbourEstimate
 from perfmodel.placement.memory.memory import memory_estimate
 from perfmodel.placement.sharing.colocation import (
     basis_of_pair,
@@ -120,7 +120,7 @@ def _load_alone(prepared: PreparedJob, accelerator: AcceleratorSpec, step_time_s
 
 def beside(
     placement: ResolvedPlacement, kind: Kind, load: JobLoad, neighbours: Sequence[NeighbourLoad]
-) -> tuple[NeighbourEstimate, ...]:
+) -> tuple[answers.Neighbour, ...]:
     """Return what each neighbour suffers from a job and from the other neighbours.
 
     Parameters
@@ -135,7 +135,7 @@ def beside(
             one.load, [load, *others], kind.accelerator.name, sharing=placement.placement.sharing
         )
         step_s = one.load.step_time_s * slow if one.has_step else None
-        found.append(NeighbourEstimate(name=one.name, slowdown=slow, step_time_s=step_s))
+        found.append(answers.Neighbour(name=one.name, slowdown=slow, step_time_s=step_s))
     return tuple(found)
 
 

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from perfmodel.client.answers import Breakdown, Throughput
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed import corrected_step
 from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cell, CellStep, predicted_cell
-from perfmodel.estimator.placing.memory import tightest_memory
+from perfmodel.estimator.placing.memory import that_fits, tightest_memory
 from perfmodel.estimator.placing.placed import captured_step
-from perfmodel.placement.estimate import Breakdown, Estimate, Throughput
+from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Plan
 from perfmodel.types import RUNG, Basis
 
@@ -77,7 +78,7 @@ def estimate_of(cell: Cell, step: CellStep) -> Estimate:
     parts, rate, tokens = step.parts, step.samples_per_second, prepared.step.tokens_per_sample
     memory = tightest_memory(prepared, placement, step.neighbour_bytes)
     if step.basis is Basis.MEASURED:
-        memory = memory.that_fits()
+        memory = that_fits(memory)
     said = [text for prediction in predictions for text in prediction.warnings]
     said += (*placement.warnings, *step.warnings, *prepared.warnings)
     if memory.fits is False:

@@ -27,11 +27,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.client.answers import Memory
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
-from perfmodel.placement.estimate import MemoryEstimate
 from perfmodel.placement.memory.liveness import lifetimes
 from perfmodel.placement.memory.memory_demand import (
     JobConstants,
@@ -149,7 +149,7 @@ def memory_estimate(
     job: Job | None = None,
     plan: Plan | None = None,
     shape: TransformerShape | None = None,
-) -> MemoryEstimate:
+) -> Memory:
     """Return the memory of a job's step on one of some accelerators.
 
     Parameters
@@ -172,7 +172,7 @@ def memory_estimate(
     if job is not None and Offload.ACTIVATIONS in degrees.offload:
         degrees = replace(degrees, activation_share=activation_share(job, profile, shape))
     columns = memory_columns(profile, [accelerator], constants=constants_for(job), plan=degrees)
-    return MemoryEstimate(
+    return Memory(
         peak_bytes=float(columns.peak_bytes[0]),
         capacity_bytes=float(columns.capacity_bytes[0]),
         fits=bool(columns.fits[0]),
