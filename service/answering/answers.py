@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from perfmodel.estimator import CellError, Table, basis_names
 from perfmodel.estimator.kernels.kernel_answers import KernelTable
-from perfmodel.estimator.tables.curve import Curve
 from perfmodel.estimator.tables.ranking import Ranked, Ranking
 from perfmodel.placement.plans.plan_search import PlanRanking, RankedPlan
 from service.http.errors import problem_of
@@ -38,29 +37,6 @@ def matrix_to_dict(matrix: Table) -> dict[str, Any]:
         "unpriced_operators": matrix.unpriced_operators,
         "model_version": matrix.model_version,
         "warnings": matrix.warnings,
-    }
-
-
-def curve_to_dict(curve: Curve) -> dict[str, Any]:
-    """Return a curve as columns: one element a count."""
-    return {
-        "accelerator": curve.accelerator,
-        "counts": curve.counts,
-        "samples_per_second": curve.samples_per_second,
-        "low": curve.low,
-        "high": curve.high,
-        "coverage": curve.coverage,
-        "step_time_s": curve.step_time_s,
-        "compute_time_s": curve.compute_time_s,
-        "sync_time_s": curve.sync_time_s,
-        "exposed_communication_s": curve.exposed_communication_s,
-        "efficiency": curve.efficiency,
-        "peak_bytes": curve.peak_bytes,
-        "fits": _or_null(curve.fits[None], np.isfinite(curve.peak_bytes[None]))[0],
-        "basis": [basis.value for basis in curve.basis],
-        "out_of_distribution": curve.out_of_distribution,
-        "model_version": curve.model_version,
-        "warnings": curve.warnings,
     }
 
 

@@ -8,7 +8,6 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from service.answering.answers import (
-    curve_to_dict,
     kernels_to_dict,
     matrix_to_dict,
     ranking_to_dict,
@@ -174,7 +173,7 @@ async def curve(request: Request) -> Response:
     """Answer a job's throughput over the count, in columns."""
     body = await json_body_of(request)
     answer = await dispatcher_of(request).curve(body, header_of(request.scope, DEADLINE_HEADER))
-    return etagged_response(request, curve_to_dict(answer))
+    return etagged_response(request, answer.to_dict())
 
 
 @router.post(

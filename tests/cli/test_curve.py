@@ -11,7 +11,6 @@ from click.testing import CliRunner
 
 from perfmodel.cli import cli
 from perfmodel.cli.asking.curve import print_curve
-from perfmodel.cli.asking.here import plain_curve
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.tables.curve import Curve, CurveQuestion
 from perfmodel.graph.job import Job
@@ -62,7 +61,7 @@ def without_memory() -> Curve:
 def test_a_memory_that_is_not_known_is_said(
     without_memory: Curve, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert plain_curve(without_memory)["fits"] == [None, None]
-    print_curve(plain_curve(without_memory))
+    assert without_memory.to_dict()["fits"] == [None, None]
+    print_curve(without_memory.to_dict())
     _, *rows = capsys.readouterr().out.splitlines()[:3]
     assert [row.split()[-1] for row in rows] == ["?", "?"]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import math
 import os
 import re
 import time
@@ -23,7 +22,6 @@ from perfmodel.errors import PerfModelError
 if TYPE_CHECKING:
     from perfmodel.estimator import CapturedStep, Estimator, GraphSource
     from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-    from perfmodel.estimator.tables.curve import Curve
     from perfmodel.graph.ir import Graph
     from perfmodel.graph.job import Job
 
@@ -106,11 +104,7 @@ def _code() -> str:
     return state.hexdigest()
 
 
-#: Columns of numbers in the JSON.
-_NUMBERS = (
-    "counts", "samples_per_second", "low", "high", "step_time_s", "compute_time_s", "sync_time_s",
-    "exposed_communication_s", "efficiency",
-)  # fmt: skip
+#: What is said of kernels beside their answers and errors.
 _OF_KERNELS = ("kernels", "accelerators", "model_version", "warnings")
 
 
@@ -172,7 +166,7 @@ class Here:
             network=None if network is None else named_network(network, pointer="/network"),
             zero_stage=question["zero_stage"],
         )
-        return plain_curve(self.estimator.curve(job, asked))
+        return self.estimator.curve(job, asked).to_dict()
 
     def kernels(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Answer for every pair of a kernel and an accelerator."""
@@ -235,23 +229,3 @@ def noted_number(graph: Graph, name: str) -> int | None:
     """Return a number that a graph from ``perfmodel capture`` notes in its source, or None."""
     text = graph.source.get(name, "")
     return int(text) if re.fullmatch(r"[1-9]\d{0,8}", text, re.ASCII) else None
-
-
-def plain_curve(curve: Curve) -> dict[str, Any]:
-    """Return a curve as ``POST /v1/curve`` answers it."""
-    columns = {name: getattr(curve, name).tolist() for name in _NUMBERS}
-    peaks = [peak if math.isfinite(peak) else None for peak in curve.peak_bytes.tolist()]
-    return {
-        "accelerator": curve.accelerator,
-        **columns,
-        "coverage": curve.coverage,
-        "peak_bytes": peaks,
-        "fits": [
-            None if peak is None else fits
-            for fits, peak in zip(curve.fits.tolist(), peaks, strict=True)
-        ],
-        "basis": [basis.value for basis in curve.basis],
-        "out_of_distribution": curve.out_of_distribution,
-        "model_version": curve.model_version,
-        "warnings": list(curve.warnings),
-    }

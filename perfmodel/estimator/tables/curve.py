@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,7 @@ class Curve:
     samples_per_second: FloatArray
     low: FloatArray
     high: FloatArray
+    coverage: float
     step_time_s: FloatArray
     compute_time_s: FloatArray
     sync_time_s: FloatArray
@@ -105,10 +107,23 @@ class Curve:
     peak_bytes: FloatArray
     fits: npt.NDArray[np.bool_]
     basis: tuple[Basis, ...]
-    coverage: float
     out_of_distribution: bool
     model_version: str
     warnings: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON values; of memory that is not known, None."""
+        plain = {one.name: getattr(self, one.name) for one in fields(self)}
+        columns = {n: column.tolist() for n, column in plain.items() if hasattr(column, "tolist")}
+        known = list(zip(columns["peak_bytes"], columns["fits"], strict=True))
+        return {
+            **plain,
+            **columns,
+            "peak_bytes": [peak if isfinite(peak) else None for peak, _ in known],
+            "fits": [fits if isfinite(peak) else None for peak, fits in known],
+            "basis": [basis.value for basis in self.basis],
+            "warnings": list(self.warnings),
+        }
 
 
 def doubling_counts(most: int) -> Sequence[int]:
