@@ -351,7 +351,7 @@ class Contribution:
     step_time_s: Annotated[float, "The time after it."]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
     """An answer, divided over the operators and traced back to the roofline."""
 

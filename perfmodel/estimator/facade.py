@@ -15,7 +15,7 @@ from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.job_types.job_type import ObservedJobType
-from perfmodel.estimator.job_types.job_type_source import JobTypeSource
+from perfmodel.estimator.job_types.job_type_answers import type_estimate, type_steps
 from perfmodel.estimator.jobs.captured_step import GraphSource
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.kernels.kernel_cells import answer_kernels
@@ -273,8 +273,8 @@ class Estimator:
             As :meth:`estimate`.
         """
         if job.job_type is not None:
-            source = JobTypeSource(self.job_type(job, observations, strangers))
-            return draw_curve_of_type(self.core, source, question)
+            job_type = self.job_type(job, observations, strangers)
+            return draw_curve_of_type(self.core, job_type, question)
         prepared = self.core.prepare(job)
         return draw_curve(
             self.core, prepared, question, self.observed(prepared, observations, strangers)
@@ -415,9 +415,9 @@ class Estimator:
 
     def answer_type(self, job_type: ObservedJobType, placement: ResolvedPlacement) -> Estimate:
         """Answer one question about a job that is known by its type alone."""
-        source, beside = JobTypeSource(job_type), neighbours(self.core, placement)
-        step = source.steps([placement], [beside]).at((0, 0))
-        return source.estimate(placement, step)
+        beside = neighbours(self.core, placement)
+        step = type_steps(job_type, [placement], [beside]).at((0, 0))
+        return type_estimate(job_type, placement, step)
 
     def explain_answer(
         self,

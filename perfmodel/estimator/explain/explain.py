@@ -186,6 +186,7 @@ def explain_answer(
         roofline=roofline_of(prepared.on(accelerator)),
         nearest=(*seen, *near_points(prepared.job, explained.nearest)),
         contributions=contributions(stages, estimate.step_time_s),
+        model_version=estimate.model_version,
         warnings=estimate.warnings,
     )
 

@@ -15,7 +15,12 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.evidence.observed import Correction
 from perfmodel.estimator.evidence.observed_job import ObservedJob
-from perfmodel.estimator.job_types.job_type_source import JobTypeSource
+from perfmodel.estimator.job_types.job_type import ObservedJobType
+from perfmodel.estimator.job_types.job_type_answers import (
+    type_estimate,
+    type_steps,
+    type_steps_over,
+)
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
@@ -187,7 +192,7 @@ def draw_curve(
     )
 
 
-def draw_curve_of_type(core: Core, source: JobTypeSource, asked: CurveQuestion) -> Curve:
+def draw_curve_of_type(core: Core, of: ObservedJobType, asked: CurveQuestion) -> Curve:
     """Return the throughput of a job type over the number of accelerators, data parallel.
 
     Raises
@@ -196,13 +201,13 @@ def draw_curve_of_type(core: Core, source: JobTypeSource, asked: CurveQuestion) 
         A name that the catalogue does not hold.
     """
     spec = core.accelerators.get(asked.accelerator)
-    if source.of.own is None:
+    if of.own is None:
         placements = [core.resolve(placement_of(n, asked)) for n in (1, *asked.counts)]
-        steps = source.steps(placements)
+        steps = type_steps(of, placements)
     else:
         placements = [core.resolve(placement_of(max(asked.counts), asked))]
-        steps = source.over_columns(_columns(spec, asked))
-    answers = [source.estimate(one, steps.at((0, at))) for at, one in enumerate(placements)]
+        steps = type_steps_over(of, _columns(spec, asked))
+    answers = [type_estimate(of, one, steps.at((0, at))) for at, one in enumerate(placements)]
     unknown = np.full(len(asked.counts), np.nan)
     return _of_steps(
         spec,

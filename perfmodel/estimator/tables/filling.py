@@ -18,7 +18,7 @@ from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.job_types.job_type import ObservedJobType
-from perfmodel.estimator.job_types.job_type_source import JobTypeSource
+from perfmodel.estimator.job_types.job_type_answers import type_estimate, type_steps
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cell, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
@@ -133,7 +133,7 @@ class Filling:
         self._fits = np.zeros(shape, dtype=np.bool_)
         #: What was said of single cells, each text once.
         self._said: dict[str, None] = {}
-        self._types: dict[int, JobTypeSource] = {}
+        self._types: dict[int, ObservedJobType] = {}
         #: Why rows, columns and cells have no answer.
         self.errors: tuple[CellError, ...] = ()
         #: Rows and columns that were answered together, with their steps.
@@ -240,12 +240,11 @@ class Filling:
         for row, job in jobs.items() if asked else ():
             try:
                 of_type = ObservedJobType.of(self._core, job, seen[row], strangers, told)
-                source = JobTypeSource(of_type)
-                steps = source.steps(placements, beside)
+                steps = type_steps(of_type, placements, beside)
             except PerfModelError as error:
                 errors.append((row, error))
                 continue
-            self._types[row] = source
+            self._types[row] = of_type
             self._put_steps(np.ix_([row], columns), steps)
             self._blocks.append(([row], columns, steps))
             for column in columns:
@@ -289,7 +288,7 @@ class Filling:
 
     # -- the table ------------------------------------------------------------------------------
 
-    def job(self, row: int) -> PreparedJob | JobTypeSource | None:
+    def job(self, row: int) -> PreparedJob | ObservedJobType | None:
         """Return what is known of a job; None where it is bad."""
         return self._types.get(row, self._prepared[row])
 
@@ -303,7 +302,7 @@ class Filling:
         assert placement is not None
         step = steps.at((rows.index(row), columns.index(column)))
         if prepared is None:
-            return self._types[row].estimate(placement, step)
+            return type_estimate(self._types[row], placement, step)
         predictions = [self._predictions[row][spec.name] for spec in placement.accelerators]
         return estimate_of(Cell(prepared, placement, predictions), step)
 

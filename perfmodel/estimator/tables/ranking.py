@@ -11,7 +11,8 @@ from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.strangers import Strangers
-from perfmodel.estimator.job_types.job_type_source import VERSION, JobTypeSource
+from perfmodel.estimator.job_types.job_type import ObservedJobType
+from perfmodel.estimator.job_types.job_type_answers import VERSION
 from perfmodel.estimator.tables.filling import Filling, fill
 from perfmodel.estimator.tables.goodput import best_goodput, best_goodput_of_type
 from perfmodel.graph.job import Job
@@ -173,8 +174,8 @@ def _one(
 
 def _batch(core: Core, filled: Filling, placement: ResolvedPlacement) -> BestBatch:
     row = filled.job(0)
-    if isinstance(row, JobTypeSource):
-        return best_goodput_of_type(row.of, placement)
+    if isinstance(row, ObservedJobType):
+        return best_goodput_of_type(row, placement)
     assert row is not None
     return best_goodput(core, row, placement, filled.observed.get(0))
 

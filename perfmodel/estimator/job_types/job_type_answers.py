@@ -37,81 +37,74 @@ from perfmodel.types import RUNG, Basis, Mode, weakest
 VERSION = "opaque"
 
 
-class JobTypeSource:
-    """Steps of a job type, as the cells that were observed let them appear."""
+def type_steps(
+    of: ObservedJobType,
+    placements: Sequence[ResolvedPlacement],
+    neighbours: Sequence[Neighbours] = (),
+) -> Steps:
+    """Return the steps of a job type on some placements, one row.
 
-    def __init__(self, of: ObservedJobType) -> None:
-        self.of = of
+    Without observations they rest on the name alone.
 
-    def steps(
-        self, placements: Sequence[ResolvedPlacement], neighbours: Sequence[Neighbours] = ()
-    ) -> Steps:
-        """Return the steps of the job on some placements, one row.
+    Parameters
+    ----------
+    neighbours : sequence of Neighbours
+        On each of the placements; empty where there are none.
+    """
+    asked = list(zip(placements, neighbours or [()] * len(placements), strict=True))
+    by_steps = [_is_by_steps(of, *one) for one in asked]
+    found: dict[int, CellStep] = {}
+    for way, answer in ((True, _by_steps), (False, _by_completion)):
+        chosen = [at for at, one in enumerate(by_steps) if one is way]
+        if chosen:
+            steps = answer(of, [asked[at] for at in chosen])
+            found |= dict(zip(chosen, steps, strict=True))
+    return Steps.row([found[at] for at in range(len(asked))])
 
-        Without observations they rest on the name alone.
 
-        Parameters
-        ----------
-        neighbours : sequence of Neighbours
-            On each of the placements; empty where there are none.
-        """
-        asked = list(zip(placements, neighbours or [()] * len(placements), strict=True))
-        by_steps = [_is_by_steps(self.of, *one) for one in asked]
-        found: dict[int, CellStep] = {}
-        for way, answer in ((True, _by_steps), (False, _by_completion)):
-            chosen = [at for at, one in enumerate(by_steps) if one is way]
-            if chosen:
-                steps = answer(self.of, [asked[at] for at in chosen])
-                found |= dict(zip(chosen, steps, strict=True))
-        return Steps.row([found[at] for at in range(len(asked))])
+def type_steps_over(of: ObservedJobType, columns: ReplicaColumns) -> Steps:
+    """Return the steps of replicas, one row, where some steps of the job type were observed."""
+    found = of.steps(columns)
+    parts, half_width = found.calibrated.parts, DEVIATIONS * found.calibrated.log_sd
+    rate = columns.groups.ranks * own_batch(of.job) * of.job.accumulation_steps / parts.step_time_s
+    return Steps(
+        parts=parts.each(lambda part: part[None]),
+        step_time_s=parts.step_time_s[None],
+        samples_per_second=rate[None],
+        low=(rate / np.exp(half_width))[None],
+        high=(rate * np.exp(half_width))[None],
+        half_width=half_width[None],
+        rung=np.array([[RUNG[basis] for basis in found.bases]], dtype=np.int8),
+    )
 
-    def over_columns(self, columns: ReplicaColumns) -> Steps:
-        """Return the steps of replicas, one row, where some steps of the job were observed."""
-        found = self.of.steps(columns)
-        parts, half_width = found.calibrated.parts, DEVIATIONS * found.calibrated.log_sd
-        rate = (
-            columns.groups.ranks
-            * own_batch(self.of.job)
-            * self.of.job.accumulation_steps
-            / parts.step_time_s
-        )
-        return Steps(
-            parts=parts.each(lambda part: part[None]),
-            step_time_s=parts.step_time_s[None],
-            samples_per_second=rate[None],
-            low=(rate / np.exp(half_width))[None],
-            high=(rate * np.exp(half_width))[None],
-            half_width=half_width[None],
-            rung=np.array([[RUNG[basis] for basis in found.bases]], dtype=np.int8),
-        )
 
-    def estimate(self, placement: ResolvedPlacement, cell: CellStep) -> Estimate:
-        """Return the answer of a step on a placement; its memory is not known."""
-        unknown = cell.basis is Basis.DEFAULT
-        told = (NOTHING_KNOWN_WARNING.format(self.of.job.job_type),) if unknown else ()
-        parts = cell.parts
-        return Estimate(
-            throughput=Throughput(
-                samples_per_second=cell.samples_per_second,
-                low=cell.low,
-                high=cell.high,
-                coverage=COVERAGE,
-            ),
-            step_time_s=cell.step_time_s,
-            compute_time_s=parts.compute_s,
-            sync_time_s=parts.communication_s,
-            breakdown=Breakdown(*parts[:4]),
-            memory=Memory(
-                peak_bytes=None,
-                capacity_bytes=min(kind.held.memory_bytes for kind in placement.kinds),
-                fits=None,
-            ),
-            basis=cell.basis,
-            out_of_distribution=unknown,
-            model_version=VERSION,
-            nearest=cell.nearest,
-            warnings=(*placement.warnings, *told, NO_GRAPH_WARNING, *cell.warnings),
-        )
+def type_estimate(of: ObservedJobType, placement: ResolvedPlacement, cell: CellStep) -> Estimate:
+    """Return the answer of a step on a placement; its memory is not known."""
+    unknown = cell.basis is Basis.DEFAULT
+    told = (NOTHING_KNOWN_WARNING.format(of.job.job_type),) if unknown else ()
+    parts = cell.parts
+    return Estimate(
+        throughput=Throughput(
+            samples_per_second=cell.samples_per_second,
+            low=cell.low,
+            high=cell.high,
+            coverage=COVERAGE,
+        ),
+        step_time_s=cell.step_time_s,
+        compute_time_s=parts.compute_s,
+        sync_time_s=parts.communication_s,
+        breakdown=Breakdown(*parts[:4]),
+        memory=Memory(
+            peak_bytes=None,
+            capacity_bytes=min(kind.held.memory_bytes for kind in placement.kinds),
+            fits=None,
+        ),
+        basis=cell.basis,
+        out_of_distribution=unknown,
+        model_version=VERSION,
+        nearest=cell.nearest,
+        warnings=(*placement.warnings, *told, NO_GRAPH_WARNING, *cell.warnings),
+    )
 
 
 #: A placement, and for each of its kinds the jobs beside the one that is asked about.
