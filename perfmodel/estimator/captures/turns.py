@@ -19,8 +19,6 @@ class Turns:
     ----------
     places : int
         What may go on at a time, >= 1.
-    most_wait_s : float
-        How long a turn is waited for.
     """
 
     def __init__(self, places: int = 2, *, most_wait_s: float = 8.0) -> None:

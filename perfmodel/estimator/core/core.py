@@ -34,13 +34,7 @@ from perfmodel.predictors.prediction import Prediction
 
 @dataclass(frozen=True)
 class NoModel:
-    """A model that never predicts.
-
-    Parameters
-    ----------
-    version : str
-        Of the model in whose place it stands.
-    """
+    """A model that never predicts."""
 
     version: str
 

@@ -28,8 +28,6 @@ class Kind:
     ----------
     accelerator : AcceleratorSpec
         The whole one.
-    count : int
-        How many the job gets.
     part : AcceleratorPart or None
         What it gets of each; None means all.
     """
@@ -52,8 +50,6 @@ class ResolvedPlacement:
 
     Parameters
     ----------
-    fabric : Fabric
-        Its hosts, links and plan.
     kinds : tuple of Kind
         Each kind of accelerator once, in the order of the placement.
     read_as : tuple of str

@@ -206,8 +206,6 @@ def observed_rows(
         One for each step; each is one that :func:`is_weighed`.
     seen : sequence of Observation
         At least one.
-    word : str
-        For the job.
     """
     alike: dict[tuple[int, int], list[int]] = defaultdict(list)
     for row, one in enumerate(seen):
@@ -233,8 +231,6 @@ def modelled(
 
     Parameters
     ----------
-    core : Core
-        Looks up the placements.
     pointer : str or None
         JSON pointer to the steps; a bad one is refused there. None passes it over.
 

@@ -50,8 +50,6 @@ class _Piece(NamedTuple):
         Whether the job of each was observed itself.
     there : ndarray of bool
         Whether it was on the machine of the cell.
-    is_script : ndarray of bool
-        Whether it is said to be a script.
     """
 
     steps: Steps
@@ -87,8 +85,6 @@ class Correction:
         ----------
         steps : Steps
             A row for each job and a column for each placement.
-        observed : sequence of ObservedJob or None
-            What is known of each job.
         """
         names = np.array(columns.machine)
         machines = [(name, np.flatnonzero(names == name)) for name in dict.fromkeys(names.tolist())]

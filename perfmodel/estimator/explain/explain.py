@@ -73,13 +73,7 @@ class PlacedChain:
 
 
 def placed_chain(cell: Cell, observed: ObservedJob | None = None) -> PlacedChain:
-    """Return what becomes of the predictions of a single cell.
-
-    Parameters
-    ----------
-    observed : ObservedJob or None
-        What counts on its accelerators.
-    """
+    """Return what becomes of the predictions of a single cell."""
     prepared, placement, single, _ = cell
     placed = captured_step(cell)
     slowdowns = placed.slowdowns or [Slowdown()] * len(single)
@@ -163,12 +157,8 @@ def explain_answer(
 
     Parameters
     ----------
-    observed : ObservedJob or None
-        What observed steps say about the job.
     kernels : KernelModel
         Divides the step among operators whose kernels it has learned.
-    most : int
-        Groups of equal operators at most.
     """
     cell = predicted_cell(core, prepared, placement)
     estimate = answer_cell(core, prepared, placement, observed)

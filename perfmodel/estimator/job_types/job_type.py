@@ -77,8 +77,6 @@ class ObservedJobType:
 
     Parameters
     ----------
-    job : Job
-        With a ``job_type``.
     observations : tuple of Observation
         Of the job type at any batch, and of other jobs that they name.
     guess : JobTypeGuess or None
@@ -155,12 +153,8 @@ class ObservedJobType:
 
         Parameters
         ----------
-        job : Job
-            With a ``job_type``.
         observations : sequence of Observation
             Of the job; those that name another one join what is told.
-        strangers : Strangers or None
-            Stored observations of any jobs.
         told : ToldJobs or None
             Of any jobs; those of this one do not count.
 

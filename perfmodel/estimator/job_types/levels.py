@@ -50,7 +50,6 @@ def with_levels(
         What one accelerator takes, of the job and of other job types.
     cells : StepCells
         As guessed, of one machine and one number of micro-batches.
-    log_speed : ndarray, shape (rows,)
     """
     found = calibration.apply(cells)
     _, first, kinds = np.unique(cells.batch_size, return_index=True, return_inverse=True)

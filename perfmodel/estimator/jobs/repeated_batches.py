@@ -36,13 +36,7 @@ class RepeatedBatches:
     wanted: int
 
     def time_factor(self, captured: StepProfile) -> float:
-        """Return how many times as long as the captured step the whole one takes.
-
-        Parameters
-        ----------
-        captured : StepProfile
-            Of the graph.
-        """
+        """Return how many times as long as the captured step the whole one takes."""
         once = captured.optimizer_share
         return once + (1.0 - once) * self.wanted / self.captured
 
@@ -51,11 +45,6 @@ class RepeatedBatches:
 
         Gradients are ready in the last micro-batch, so that as much time as before is left behind
         each of them, of a longer step.
-
-        Parameters
-        ----------
-        captured : StepProfile
-            Of the graph.
         """
         longer, more = self.time_factor(captured), self.wanted / self.captured
         return replace(

@@ -41,13 +41,6 @@ def collective_answer(
 ) -> KernelAnswer:
     """Answer one collective.
 
-    Parameters
-    ----------
-    position : int
-        Of the kernel in the question.
-    pointer : str
-        To the kernel in the request.
-
     Raises
     ------
     InvalidInputError

@@ -24,13 +24,7 @@ from perfmodel.types import Basis, Mode, Precision
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorCall:
-    """One call of an operator.
-
-    Parameters
-    ----------
-    graph : Graph
-        Of the call alone.
-    """
+    """One call of an operator."""
 
     graph: Graph
     precision: Precision

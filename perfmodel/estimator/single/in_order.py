@@ -32,13 +32,7 @@ _LEAST_DEVIATION = 0.02
 def in_order(
     accelerators: Sequence[AcceleratorSpec], predictions: Sequence[Prediction]
 ) -> list[Prediction]:
-    """Return predictions of one step on sisters, none of a weaker one faster than of a stronger.
-
-    Parameters
-    ----------
-    accelerators, predictions : sequence
-        As many of both.
-    """
+    """Return predictions of one step on sisters, none of a weaker one faster than of a stronger."""
     pools = [[place] for place in range(len(accelerators))]
     logs = [math.log(one.time_s) for one in predictions]
     while (pair := _violation(accelerators, pools, logs)) is not None:

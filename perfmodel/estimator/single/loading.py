@@ -63,8 +63,6 @@ class _Found:
         Those of which only the manifest is.
     best : list of str
         Names of those that may answer, the best first.
-    states : dict of str to State
-        By name.
     """
 
     artifacts: list[Artifact] = field(default_factory=list)

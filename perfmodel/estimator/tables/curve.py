@@ -151,11 +151,6 @@ def draw_curve(
 ) -> Curve:
     """Return the throughput of a captured job over the number of accelerators, data parallel.
 
-    Parameters
-    ----------
-    observed : ObservedJob or None
-        What observed steps of the job say.
-
     Raises
     ------
     UnknownAcceleratorError

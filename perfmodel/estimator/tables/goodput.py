@@ -47,13 +47,6 @@ def best_goodput(
     the step takes as long as :func:`.estimates.answer_cell` says, observed steps and loading
     included; by as much as that differs the steps of all batches do.
 
-    Parameters
-    ----------
-    prepared : PreparedJob
-        Its job states ``adaptation``.
-    observed : ObservedJob or None
-        What observed steps of the job say.
-
     Raises
     ------
     InvalidInputError

@@ -39,8 +39,6 @@ class RankQuestion:
 
     Parameters
     ----------
-    most : int
-        Placements returned.
     fits : bool
         Leave out what does not fit.
     total_samples : float or None
@@ -78,8 +76,6 @@ class Ranked:
     ----------
     position : int
         Of the placement in the question.
-    score : float
-        By what was ranked.
     left_out : str
         Why it is not among the ranked; empty for those.
     """
