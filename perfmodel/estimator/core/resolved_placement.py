@@ -28,20 +28,16 @@ class Kind:
     ----------
     accelerator : AcceleratorSpec
         The whole one.
+    held : AcceleratorSpec
+        What the job holds of one of them, as an accelerator of its own.
     part : AcceleratorPart or None
-        What it gets of each; None means all.
+        What that is of the whole one; None means all.
     """
 
     accelerator: AcceleratorSpec
     count: int
-    part: AcceleratorPart | None = None
-
-    @property
-    def held(self) -> AcceleratorSpec:
-        """What the job holds of one accelerator, as an accelerator of its own."""
-        if self.part is None:
-            return self.accelerator
-        return part_accelerator(self.accelerator, self.part)
+    held: AcceleratorSpec
+    part: AcceleratorPart | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -159,15 +155,16 @@ def resolve_placement(
                 "A MIG slice has its share already; leave fraction out, or name the whole card.",
                 pointer=f"{pointer}/fraction",
             )
-        held = part or share
-        if held is None and placement.cpu_cores is not None and whole.kind == "cpu":
+        given = part or share
+        if given is None and placement.cpu_cores is not None and whole.kind == "cpu":
             # The cores that a host has for the job, where those are not all.
-            held = core_part(whole, placement.cpu_cores / node.count)
-        key = (whole.name, held.name if held else "")
+            given = core_part(whole, placement.cpu_cores / node.count)
+        held = whole if given is None else part_accelerator(whole, given)
+        key = (whole.name, given.name if given else "")
         count = node.count * node.repeat
         if key in kinds:
             count += kinds[key].count
-        kinds[key] = Kind(accelerator=whole, count=count, part=held)
+        kinds[key] = Kind(accelerator=whole, count=count, held=held, part=given)
         if part is not None:
             _refuse_link(node, f"{pointer}/nodes/{position}/link")
             node = replace(node, link="none")
