@@ -201,24 +201,29 @@ class Curve:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Batch:
-    """The batch of the greatest goodput."""
+    """The batch of the greatest goodput.
+
+    Goodput counts samples as at the initial batch; ``samples_per_second`` and ``efficiency`` are
+    its factors, the latter in (0, 1] from that batch on.
+    """
 
     goodput: float
     samples_per_second: float
     efficiency: float
-    batch_size: int
+    batch_size: Annotated[int, "Samples of one replica and micro-batch."]
     accumulation_steps: int
     global_batch_size: int
     step_time_s: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Ranked:
     """One placement, by its position in the question.
 
-    ``left_out`` says why it is not among the best; it is empty for those.
+    ``score`` is by what was ranked; ``left_out`` says why it is not among the best, and is empty
+    for those.
     """
 
     placement: int

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from perfmodel.estimator import CellError, Table, basis_names
 from perfmodel.estimator.kernels.kernel_answers import KernelTable
-from perfmodel.estimator.tables.ranking import Ranked, Ranking
+from perfmodel.estimator.tables.ranking import Ranking
 from perfmodel.placement.plans.plan_search import PlanRanking, RankedPlan
 from service.http.errors import problem_of
 
@@ -67,26 +67,14 @@ def ranking_to_dict(ranking: Ranking | PlanRanking) -> dict[str, Any]:
             "warnings": ranking.warnings,
         }
     return {
-        "best": [_ranked(one) for one in ranking.best],
-        "left_out": [_ranked(one) for one in ranking.left_out],
+        "best": ranking.best,
+        "left_out": ranking.left_out,
         "errors": [
             {"placement": position, **problem_of(error)}
             for position, error in ranking.errors.items()
         ],
         "model_version": ranking.model_version,
         "warnings": ranking.warnings,
-    }
-
-
-def _ranked(one: Ranked) -> dict[str, Any]:
-    return {
-        "placement": one.position,
-        "score": one.score,
-        "estimate": one.estimate.to_dict(),
-        "batch": None if one.batch is None else asdict(one.batch),
-        "samples_per_money": one.samples_per_money,
-        "samples_per_joule": one.samples_per_joule,
-        "left_out": one.left_out,
     }
 
 

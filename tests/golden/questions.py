@@ -279,7 +279,7 @@ def _plans(found: Any) -> dict[str, Any]:
 def _ranked(one: Any) -> dict[str, Any]:
     batch = one.batch
     return {
-        "position": one.position,
+        "position": one.placement,
         "score": one.score,
         "samples_per_second": one.estimate.throughput.samples_per_second,
         "samples_per_money": one.samples_per_money,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.client.answers import Batch
 from perfmodel.errors import InvalidInputError, InvalidPlacementError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
@@ -25,7 +26,6 @@ from perfmodel.graph.job import Job
 from perfmodel.placement.feeding.batch_split import AffineSteps
 from perfmodel.placement.feeding.goodput import (
     BatchAdaptation,
-    BestBatch,
     best_batch,
 )
 from perfmodel.placement.memory.memory import memory_columns, memory_plan
@@ -39,7 +39,7 @@ def best_goodput(
     prepared: PreparedJob,
     placement: ResolvedPlacement,
     observed: ObservedJob | None = None,
-) -> BestBatch:
+) -> Batch:
     """Return the batch of the greatest goodput of a job on a placement.
 
     Its step is asked for at its own batch, a quarter and four times of it; in between and beyond,
@@ -69,7 +69,7 @@ def best_goodput(
     return best_batch(adaptation, placement.count, step_times)
 
 
-def best_goodput_of_type(of: ObservedJobType, placement: ResolvedPlacement) -> BestBatch:
+def best_goodput_of_type(of: ObservedJobType, placement: ResolvedPlacement) -> Batch:
     """Return the same of a job type; what fits the memory is not known.
 
     Raises

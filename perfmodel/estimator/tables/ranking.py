@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
+from perfmodel.client import answers
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
@@ -18,7 +19,6 @@ from perfmodel.estimator.tables.goodput import best_goodput, best_goodput_of_typ
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
-from perfmodel.placement.feeding.goodput import BestBatch
 from perfmodel.placement.topology.topology import Placement
 
 
@@ -68,25 +68,11 @@ class RankQuestion:
             )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ranked:
-    """One placement with its answer.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ranked(answers.Ranked):
+    """One placement with its answer, in the form that the client reads."""
 
-    Parameters
-    ----------
-    position : int
-        Of the placement in the question.
-    left_out : str
-        Why it is not among the ranked; empty for those.
-    """
-
-    position: int
-    score: float
     estimate: Estimate
-    batch: BestBatch | None = None
-    samples_per_money: float | None = None
-    samples_per_joule: float | None = None
-    left_out: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +125,7 @@ def rank_placements(
             except PerfModelError as error:
                 errors[at] = error
     # Of equals the earlier in the question comes first.
-    best = sorted((r for r in ranked if not r.left_out), key=lambda r: (-r.score, r.position))
+    best = sorted((r for r in ranked if not r.left_out), key=lambda r: (-r.score, r.placement))
     return Ranking(
         best=tuple(best[: question.most]),
         left_out=tuple(r for r in ranked if r.left_out),
@@ -154,7 +140,7 @@ def _one(
     estimate = filled.estimate(0, position)
     rate = estimate.throughput.samples_per_second
     found = Ranked(
-        position=position,
+        placement=position,
         score=rate,
         estimate=estimate,
         batch=_batch(core, filled, placement) if question.by is Criterion.GOODPUT else None,
@@ -168,7 +154,7 @@ def _one(
     )
 
 
-def _batch(core: Core, filled: Filling, placement: ResolvedPlacement) -> BestBatch:
+def _batch(core: Core, filled: Filling, placement: ResolvedPlacement) -> answers.Batch:
     row = filled.job(0)
     if isinstance(row, ObservedJobType):
         return best_goodput_of_type(row, placement)

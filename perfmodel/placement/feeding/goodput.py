@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.client.answers import Batch
 from perfmodel.errors import InvalidInputError
 from perfmodel.features.arrays import FloatArray, IntArray
 
@@ -74,29 +75,6 @@ class BatchAdaptation:
         _require(1 <= low <= high, "batch_size_bounds", [low, high], "1 or more, smallest first")
         _require(together >= 1, "most_accumulation", together, "at least 1")
         _require(most is None or most >= 1, "most_samples", most, "at least 1")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BestBatch:
-    """The batch of the greatest goodput.
-
-    Parameters
-    ----------
-    goodput : float
-        Samples per second, counted as at the initial batch.
-    samples_per_second, efficiency : float
-        Its factors; the efficiency lies in (0, 1] from the initial batch on.
-    batch_size : int
-        Samples of one replica and micro-batch.
-    """
-
-    goodput: float
-    samples_per_second: float
-    efficiency: float
-    batch_size: int
-    accumulation_steps: int
-    global_batch_size: int
-    step_time_s: float
 
 
 def statistical_efficiency(
@@ -150,7 +128,7 @@ def goodput(
     return np.asarray(rate * statistical_efficiency(batch, noise, initial_batch))
 
 
-def best_batch(adaptation: BatchAdaptation, replicas: int, step_times: StepTimes) -> BestBatch:
+def best_batch(adaptation: BatchAdaptation, replicas: int, step_times: StepTimes) -> Batch:
     """Return the batch within bounds with the greatest goodput.
 
     Micro-batches are tried on a geometric grid of whole numbers with both bounds, and each number
@@ -165,7 +143,7 @@ def best_batch(adaptation: BatchAdaptation, replicas: int, step_times: StepTimes
 
     Returns
     -------
-    BestBatch
+    Batch
         Of equals, the one with the smaller batch.
 
     Raises
@@ -179,7 +157,7 @@ def best_batch(adaptation: BatchAdaptation, replicas: int, step_times: StepTimes
     noise, first = adaptation.gradient_noise_scale, adaptation.initial_batch_size
     gain = goodput(total, time_s, noise, first)
     best = int(np.argmax(gain))
-    return BestBatch(
+    return Batch(
         goodput=float(gain[best]),
         samples_per_second=float(total[best] / time_s[best]),
         efficiency=float(statistical_efficiency(total[best], noise, first)),

@@ -258,7 +258,7 @@ def test_a_job_is_weighed_once_for_all_machines_where_nothing_else_ran(
 def test_placements_are_ranked(estimator: Estimator) -> None:
     places = [parse_placement(p) for p in ("V100-SXM2-16GB", HOST, f"2x({HOST})@eth-10g")]
     ranking = estimator.rank(JOB, places, RankQuestion(), OBSERVED)
-    assert [one.position for one in ranking.best] == [2, 1, 0]
+    assert [one.placement for one in ranking.best] == [2, 1, 0]
     assert {one.estimate.model_version for one in ranking.best} == {ranking.model_version}
 
 

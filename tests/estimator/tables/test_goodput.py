@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from perfmodel.client.answers import Batch
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator.facade import Estimator
 from perfmodel.estimator.jobs.capture import capture_in_process
@@ -16,7 +17,6 @@ from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.estimator.tables.ranking import Criterion, Ranked, RankQuestion
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
-from perfmodel.placement.feeding.goodput import BestBatch
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import Mode, Precision
 
@@ -60,7 +60,7 @@ def estimator() -> Estimator:
 
 def _best(
     estimator: Estimator, job: Job, placement: Any, seen: tuple[Observation, ...] = ()
-) -> tuple[Ranked, BestBatch]:
+) -> tuple[Ranked, Batch]:
     question = RankQuestion(by=Criterion.GOODPUT, fits=False)
     (found,) = estimator.rank(job, [parse_placement(placement)], question, seen).best
     assert found.batch is not None

@@ -38,7 +38,7 @@ def test_money_prefers_the_cheap(estimator: Estimator) -> None:
     # An H100 is twice as fast and costs ten times as much.
     prices = {"A10": 1.0, "H100-SXM5-80GB": 10.0}
     found = _rank(estimator, "A10", "H100-SXM5-80GB", by=Criterion.COST, prices=prices)
-    assert [one.position for one in found.best] == [0, 1]
+    assert [one.placement for one in found.best] == [0, 1]
     # 1e6 samples/s for 1/3600 a second.
     assert found.best[0].samples_per_money == pytest.approx(3.6e9)
     missing = _rank(estimator, "A10", by=Criterion.COST)
@@ -55,7 +55,7 @@ def test_energy_counts_what_boards_may_draw(estimator: Estimator) -> None:
 def test_deadline_and_budget_leave_out_with_a_reason(estimator: Estimator) -> None:
     # 2e6 samples take 2 s on an A10 and 1 s on an H100.
     found = _rank(estimator, "A10", "H100-SXM5-80GB", total_samples=2e6, deadline_s=1.5)
-    assert [one.position for one in found.best] == [1]
+    assert [one.placement for one in found.best] == [1]
     assert "deadline" in found.left_out[0].left_out
     with pytest.raises(InvalidInputError, match="total_samples"):
         RankQuestion(deadline_s=1.0)
@@ -63,7 +63,7 @@ def test_deadline_and_budget_leave_out_with_a_reason(estimator: Estimator) -> No
 
 def test_what_cannot_be_answered_stays_alone(estimator: Estimator) -> None:
     found = _rank(estimator, "A10", "A1000000")
-    assert [one.position for one in found.best] == [0]
+    assert [one.placement for one in found.best] == [0]
     assert isinstance(found.errors[1], UnknownAcceleratorError)
 
 

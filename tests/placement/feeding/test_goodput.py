@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from work_done import calls_of
 
+from perfmodel.client.answers import Batch
 from perfmodel.errors import InvalidInputError
 from perfmodel.placement.feeding.goodput import (
     BatchAdaptation,
-    BestBatch,
     FloatArray,
     IntArray,
     best_batch,
@@ -103,7 +103,7 @@ def test_bounds_that_no_batch_meets_are_refused() -> None:
 def test_a_search_takes_as_many_calls_whatever_there_is_to_choose_from() -> None:
     def calls(replicas: int, most: int) -> int:
         adaptation = _adaptation(1e4, batch_size_bounds=(64, most))
-        assert isinstance(best_batch(adaptation, replicas, _steps), BestBatch)
+        assert isinstance(best_batch(adaptation, replicas, _steps), Batch)
         return calls_of(lambda: best_batch(adaptation, replicas, _steps))
 
     few = calls(1, 256)
