@@ -34,7 +34,7 @@ import numpy as np
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.single.loading import load_model
-from perfmodel.graph.job import Job, job_family
+from perfmodel.graph.job import Job
 from perfmodel.importers.registry import read_format
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.topology import Node, Placement
@@ -113,7 +113,7 @@ def _shuffled(name: str) -> str:
 
 def _add(found: dict[tuple[str, str], list[Cell]], job: Job, seen: Observation) -> None:
     kind = seen.placement.nodes[0].accelerator
-    key = (f"{job.model} {job_family(job)[:8]}", kind)
+    key = (f"{job.model} {job.family[:8]}", kind)
     found[key].append(Cell(job=job, kind=kind, seen=seen))
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator import Estimator
-from perfmodel.graph.job import Job, job_reference
+from perfmodel.graph.job import Job
 from perfmodel.importers.registry import read_format
 from perfmodel.placement.topology.topology import Node, Placement
 from perfmodel.store.artifacts import latest
@@ -150,7 +150,7 @@ def _drawn(questions: Sequence[Question], most: int) -> list[Question]:
     """Return as many of each device and task as are wanted, by a hash of the job."""
     ordered = sorted(
         questions,
-        key=lambda one: hashlib.sha256(f"{job_reference(one[0])}{one[1]}".encode()).digest(),
+        key=lambda one: hashlib.sha256(f"{one[0].reference}{one[1]}".encode()).digest(),
     )
     taken: dict[tuple[str, str], int] = {}
     kept = []

@@ -6,7 +6,7 @@ import synthetic_workloads as made_up
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.graph.canonical import to_json
-from perfmodel.graph.job import Job, job_content, job_family, job_reference
+from perfmodel.graph.job import Job, job_content
 from perfmodel.store.state.database import Database, Registration
 from perfmodel.store.state.jobs import StoredJob
 from perfmodel.store.state.observation_records import StoredObservation
@@ -32,8 +32,8 @@ def observe_jobs(
         seen.append(
             StoredObservation(
                 job=StoredJob(
-                    ref=job_reference(job),
-                    family=job_family(job),
+                    ref=job.reference,
+                    family=job.family,
                     content=job_content(job).decode(),
                 ),
                 key=f"step {number}",

@@ -9,7 +9,7 @@ from functools import cached_property
 from perfmodel.engines.local_engine import LocalEngine
 from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.features.steps.step import StepSample
-from perfmodel.graph.job import Job, job_family
+from perfmodel.graph.job import Job
 from perfmodel.importers.published import PublishedStep
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.topology import Node, Placement
@@ -43,7 +43,7 @@ class Arrival:
     @cached_property
     def family(self) -> str:
         """Of the job, whatever its batch."""
-        return job_family(self.job)
+        return self.job.family
 
     def observation(self, *, by_others: bool) -> Observation:
         """Return it as a report: about another job by somebody, or about the job itself."""

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -105,6 +106,31 @@ class Job:
             self, input=None, adaptation=None, script=None, mixed_precision=None,
             precision=self.arithmetic,
         )  # fmt: skip
+
+    @cached_property
+    def reference(self) -> str:
+        """Its name: a hash of its content, 32 hexadecimal digits."""
+        return _digest(job_content(self))
+
+    @cached_property
+    def family(self) -> str:
+        """The name that it shares with jobs that differ from it in their batch alone.
+
+        What was observed of one counts for all of them. A registered graph is one step of one
+        batch; its jobs have families of their own. What progress depends on (``adaptation``)
+        changes no step, and whether a step is that of a ``script`` is said of its observations, not
+        of the job.
+
+        Examples
+        --------
+        >>> small, large = (Job(model="timm/resnet50", batch_size=size) for size in (8, 64))
+        >>> small.family == large.family, small.reference == large.reference
+        (True, False)
+        """
+        alike = replace(self, adaptation=None, script=None)
+        if self.graph is None:
+            alike = replace(alike, batch_size=1, accumulation_steps=1)
+        return _digest(b"family " + job_content(alike))
 
     @property
     def arithmetic(self) -> Precision:
@@ -214,41 +240,6 @@ def job_content(job: Job) -> bytes:
     b'{"batch_size":64,"mode":"inference","model":"timm/resnet50"}'
     """
     return orjson.dumps(stated_fields(job), option=orjson.OPT_SORT_KEYS)
-
-
-def job_reference(job: Job) -> str:
-    """Return the name of a job: a hash of its content.
-
-    Returns
-    -------
-    str
-        32 hexadecimal digits.
-    """
-    return _digest(job_content(job))
-
-
-def job_family(job: Job) -> str:
-    """Return the name that a job shares with those that differ from it in their batch alone.
-
-    What was observed of one counts for all of them. A registered graph is one step of one batch;
-    its jobs have families of their own. What progress depends on (``adaptation``) changes no step,
-    and whether a step is that of a ``script`` is said of its observations, not of the job.
-
-    Returns
-    -------
-    str
-        32 hexadecimal digits.
-
-    Examples
-    --------
-    >>> small, large = (Job(model="timm/resnet50", batch_size=size) for size in (8, 64))
-    >>> job_family(small) == job_family(large), job_reference(small) == job_reference(large)
-    (True, False)
-    """
-    alike = replace(job, adaptation=None, script=None)
-    if job.graph is None:
-        alike = replace(alike, batch_size=1, accumulation_steps=1)
-    return _digest(b"family " + job_content(alike))
 
 
 def split_label(label: str, batch_size: int = 1) -> tuple[str, int]:

@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import replace
 
-from perfmodel.graph.job import job_reference
 from perfmodel.importers.published import PublishedPlacement, PublishedStep
 
 
@@ -18,7 +17,7 @@ def one_record_each(steps: Iterable[PublishedStep]) -> tuple[PublishedStep, ...]
     """
     points: dict[tuple[str, str, str], list[PublishedStep]] = {}
     for step in steps:
-        key = (step.origin.source, job_reference(step.job), step.accelerator)
+        key = (step.origin.source, step.job.reference, step.accelerator)
         points.setdefault(key, []).append(step)
     return tuple(_together(same) if len(same) > 1 else same[0] for same in points.values())
 
@@ -37,7 +36,7 @@ def _together(same: list[PublishedStep]) -> PublishedStep:
 def newest_placements(found: Iterable[PublishedPlacement]) -> tuple[PublishedPlacement, ...]:
     """Return of equal jobs on equal placements by equal software the one that was read last."""
     points = {
-        (one.origin.source, job_reference(one.job), one.placement): one
+        (one.origin.source, one.job.reference, one.placement): one
         for one in found
         if one.job is not None
     }

@@ -16,7 +16,7 @@ from perfmodel.estimator.kernels.kernel_answers import KernelTable
 from perfmodel.estimator.tables.curve import Curve
 from perfmodel.estimator.tables.estimates import answer_from_memory
 from perfmodel.estimator.tables.ranking import Ranking
-from perfmodel.graph.job import Job, job_family
+from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plans.plan_search import PlanRanking
@@ -242,10 +242,9 @@ class Answerer:
         for row, job in enumerate(jobs):
             if isinstance(job, PerfModelError):
                 continue
-            family = job.family if isinstance(job, PreparedJob) else job_family(job)
-            if family not in stored:
-                stored[family] = self.observed_jobs.counting(job)
-            found[row] = (*stated.get(row, ()), *stored[family])
+            if job.family not in stored:
+                stored[job.family] = self.observed_jobs.counting(job)
+            found[row] = (*stated.get(row, ()), *stored[job.family])
         return {row: seen for row, seen in found.items() if seen}
 
     def _observed(

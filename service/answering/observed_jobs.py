@@ -13,7 +13,7 @@ from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.evidence.observed_rows import weighed_cells
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.job_types.job_type import ObservedJobType
-from perfmodel.graph.job import Job, job_family, job_reference
+from perfmodel.graph.job import Job
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.residual_prior import fitted_prior
@@ -70,12 +70,12 @@ class ObservedJobs:
 
     def of_type(self, job: Job) -> ObservedJobType:
         """Return a job that is known by its type alone, with what is stored of it and of others."""
-        seen, strangers = self._feed.of(job_family(job)), self.strangers()
+        seen, strangers = self._feed.of(job.family), self.strangers()
 
         def make() -> ObservedJobType:
             return self._estimator.job_type(job, self.counting(job), strangers)
 
-        key = job_reference(job)
+        key = job.reference
         made = _made(self._types, key, seen, make)
         if made.strangers is not strangers:
             made = made.with_strangers(strangers)
@@ -98,10 +98,10 @@ class ObservedJobs:
         Those are left out that cannot be any more, because a device was changed or removed since.
         """
         if isinstance(job, Job) and job.job_type is not None:
-            return tuple(one for one in self._feed.of(job_family(job)) if self._resolves(one))
+            return tuple(one for one in self._feed.of(job.family) if self._resolves(one))
         if self._of_types_alone:
             return ()
-        seen = self._feed.of(job_family(job) if isinstance(job, Job) else job.family)
+        seen = self._feed.of(job.family)
         if not seen:
             return ()
         try:
@@ -134,7 +134,7 @@ class ObservedJobs:
 
     def knows(self, job: Job) -> bool:
         """Tell whether what was observed of a job is in memory."""
-        return self._feed.known(job_family(job)) is not None
+        return self._feed.known(job.family) is not None
 
     def _weighed(self, prepared: PreparedJob, seen: Sequence[Observation]) -> ObservedJob | None:
         try:

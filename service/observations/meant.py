@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.graph.job import job_family
 from perfmodel.graph.json_values import as_object, refuse_unknown, shown
 from perfmodel.requests import parse_job
 from perfmodel.store.state.observation_records import ObservationFilter, ObservationState
@@ -93,7 +92,7 @@ def state_of(body: Any) -> ObservationState:
 
 
 def _family(ref: str, jobs: JobFinder) -> str:
-    return job_family(parse_job(resolve_job_reference(ref, jobs, pointer="/query/job")))
+    return parse_job(resolve_job_reference(ref, jobs, pointer="/query/job")).family
 
 
 def _text(name: str, value: str | None) -> str | None:

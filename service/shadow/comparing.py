@@ -13,7 +13,7 @@ import orjson
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import PerfModelError
-from perfmodel.graph.job import Job, job_family
+from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.parse import format_placement, parse_placement
 from perfmodel.placement.topology.topology import Placement
@@ -93,7 +93,7 @@ class Comparer:
             mode=job.mode.value,
             family=family_of(job)[:_MOST_FAMILY],
             placement_kind=placement_kind(placement),
-            job_family=job_family(job),
+            job_family=job.family,
             batch_size=job.batch_size,
             accumulation_steps=job.accumulation_steps,
             placement=_written(placement),

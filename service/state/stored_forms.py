@@ -13,7 +13,7 @@ import orjson
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.resolved_placement import rough_bytes
-from perfmodel.graph.job import Job, job_content, job_family, job_reference
+from perfmodel.graph.job import Job, job_content
 from perfmodel.graph.job_form import parse_job
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
@@ -52,7 +52,7 @@ def stored_job(job: Job) -> StoredJob:
     """Return a job as it is kept."""
     content = job_content(job).decode()
     _JOBS.put(content, job)
-    return StoredJob(ref=job_reference(job), family=job_family(job), content=content)
+    return StoredJob(ref=job.reference, family=job.family, content=content)
 
 
 def stored_placement(placement: Placement) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.hub_models.names import hub_model, hub_models, hub_names
-from perfmodel.graph.job import job_reference, job_to_dict
+from perfmodel.graph.job import job_to_dict
 from perfmodel.graph.job_form import parse_job
 
 _SETTINGS = {"mode": "training", "batch_size": 2}
@@ -31,7 +31,7 @@ def test_a_name_stands_for_its_configuration() -> None:
     named = parse_job({"model": "meta-llama/llama-3.1-8b-instruct", **_SETTINGS})
     written = parse_job({"hf_config": found.config, **_SETTINGS})
     assert named == written
-    assert job_reference(named) == job_reference(written)
+    assert named.reference == written.reference
     assert named.label == "meta-llama/Llama-3.1-8B"
     assert parse_job(job_to_dict(named)) == named
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from perfmodel.graph.job import Job, job_content, job_family, job_reference
+from perfmodel.graph.job import Job, job_content
 from perfmodel.graph.job_form import parse_job
 from perfmodel.types import Mode, Precision
 
@@ -28,26 +28,26 @@ def test_what_is_written_is_read_back(job: Job) -> None:
 
 
 def test_each_job_has_a_reference_of_its_own() -> None:
-    assert len({job_reference(job) for job in JOBS}) == len(JOBS)
+    assert len({job.reference for job in JOBS}) == len(JOBS)
 
 
 def test_a_reference_stays_what_it_is() -> None:
     # It stands in annotations of pods; a change would orphan them.
     assert job_content(JOB) == b'{"batch_size":64,"mode":"training","model":"timm/resnet50"}'
-    assert job_reference(JOB) == "9217be2aaef243c6c8bbeb121aecddf5"
+    assert JOB.reference == "9217be2aaef243c6c8bbeb121aecddf5"
 
 
 def test_a_family_is_a_job_with_any_batch() -> None:
-    family = job_family(JOB)
-    assert job_family(replace(JOB, batch_size=8, accumulation_steps=2)) == family
-    assert job_family(replace(JOB, mode=Mode.INFERENCE)) != family
-    assert job_family(replace(JOB, precision=Precision.AMP_FP16)) != family
-    assert family not in {job_reference(job) for job in JOBS}
+    family = JOB.family
+    assert replace(JOB, batch_size=8, accumulation_steps=2).family == family
+    assert replace(JOB, mode=Mode.INFERENCE).family != family
+    assert replace(JOB, precision=Precision.AMP_FP16).family != family
+    assert family not in {job.reference for job in JOBS}
 
 
 def test_a_registered_graph_is_of_one_batch() -> None:
     graph = replace(JOB, model=None, graph="ab")
-    assert job_family(graph) != job_family(replace(graph, batch_size=8))
+    assert graph.family != replace(graph, batch_size=8).family
 
 
 def test_what_progress_depends_on_changes_no_step() -> None:
@@ -55,16 +55,16 @@ def test_what_progress_depends_on_changes_no_step() -> None:
         "gradient_noise_scale": 900.0, "initial_batch_size": 64, "batch_size_bounds": (64, 1024),
     }  # fmt: skip
     adapted = replace(JOB, adaptation=adaptation)
-    assert job_family(adapted) == job_family(JOB)
-    assert job_reference(adapted) != job_reference(JOB)
+    assert adapted.family == JOB.family
+    assert adapted.reference != JOB.reference
     assert parse_job(orjson.loads(job_content(adapted))) == adapted
 
 
 def test_what_a_job_is_said_to_be_is_no_other_job() -> None:
     script, bare = (replace(JOB, script=said) for said in (True, False))
-    assert job_family(script) == job_family(bare) == job_family(JOB)
+    assert script.family == bare.family == JOB.family
     assert script.step == bare.step == JOB
     # Its answer is another one.
-    assert len({job_reference(job) for job in (script, bare, JOB)}) == 3
+    assert len({job.reference for job in (script, bare, JOB)}) == 3
     for job in (script, bare):
         assert parse_job(orjson.loads(job_content(job))) == job

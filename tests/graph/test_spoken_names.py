@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from perfmodel.graph.hub_models.spoken_names import spoken_model, suggested_models
-from perfmodel.graph.job import job_reference
 from perfmodel.graph.job_form import parse_job
 
 _SETTINGS = {"mode": "inference", "batch_size": 1}
@@ -40,7 +39,7 @@ def test_a_name_that_can_mean_one_model_is_read_as_that(said: str, meant: str) -
     assert spoken_model(said) == meant
     asked, full = (parse_job({"model": name, **_SETTINGS}) for name in (said, meant))
     assert asked == full
-    assert job_reference(asked) == job_reference(full)
+    assert asked.reference == full.reference
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from perfmodel.estimator.captures.turns import Turns
 from perfmodel.estimator.jobs.capture_terms import CaptureBudget, terms_of_request
 from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.estimator.jobs.demand import IS_WANTED
-from perfmodel.graph.job import Job, job_reference
+from perfmodel.graph.job import Job
 from perfmodel.lru import LruCache
 from perfmodel.zoo.resolve import check_job
 from perfmodel.zoo.shipped.shipped_graphs import is_shipped
@@ -71,7 +71,7 @@ class CapturePool:
         self.check(job)
         terms = terms_of_request()
         budget = self.most.at_most(terms.budget)
-        reference = job_reference(job)
+        reference = job.reference
         self._refuse_again(reference, budget)
         children = self._deriving if is_shipped(job) else self._capturing
         try:

@@ -34,7 +34,7 @@ from perfmodel.graph.by_rule.ruled_graph import RuledGraph
 from perfmodel.graph.by_rule.rules import BATCH, Point
 from perfmodel.graph.canonical import to_json
 from perfmodel.graph.ir import Graph
-from perfmodel.graph.job import Job, job_reference
+from perfmodel.graph.job import Job
 from perfmodel.lru import LruCache
 from perfmodel.requests import parse_job
 from perfmodel.zoo.shipped.shipped_graphs import is_shipped
@@ -58,7 +58,7 @@ _FAMILIES: LruCache[str, BatchFamily] = LruCache(64)
 def _step(job: Job, most_nodes: int) -> CapturedStep:
     if is_shipped(job):
         return shipped_or_captured(job, most_nodes=most_nodes)
-    key = job_reference(replace(job, batch_size=1))
+    key = replace(job, batch_size=1).reference
     family = _FAMILIES.get(key)
     if family is None:
         family = BatchFamily()

@@ -24,7 +24,7 @@ from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.single.in_order import in_order
 from perfmodel.estimator.single.revised import revised
 from perfmodel.estimator.single.step_model import StepModel
-from perfmodel.graph.job import Job, job_reference
+from perfmodel.graph.job import Job
 from perfmodel.graph.workload import Workload
 from perfmodel.lru import LruCache
 from perfmodel.placement.estimate import Estimate
@@ -154,7 +154,7 @@ class Core:
                 "from observations of it.",
                 pointer="/job/job_type",
             )
-        key = job_reference(job)
+        key = job.reference
         known = self._jobs.get(key)
         if known is None:
             known = PreparedJob(job=job, key=key, step=self.graphs.step(job.step))
@@ -163,7 +163,7 @@ class Core:
 
     def prepared(self, job: Job) -> PreparedJob | None:
         """Return a job with its captured step if it is in memory; never waits."""
-        return self._jobs.get(job_reference(job))
+        return self._jobs.get(job.reference)
 
     def forget_registered(self) -> None:
         """Forget the jobs of registered graphs, and every answer: a graph may be others' by now.

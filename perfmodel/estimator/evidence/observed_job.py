@@ -20,7 +20,7 @@ from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import CellStep
 from perfmodel.estimator.placing.columns import machine_word
-from perfmodel.graph.job import Job, job_family
+from perfmodel.graph.job import Job
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
 from perfmodel.placement.calibration.correcting.unobserved_script import (
@@ -169,14 +169,7 @@ class _Weighed(NamedTuple):
 def _weighed(
     core: Core, prepared: PreparedJob, observations: Sequence[Observation], family: str
 ) -> _Weighed:
-    families: dict[int, str] = {}
-
-    def is_own(job: Job) -> bool:
-        if id(job) not in families:
-            families[id(job)] = job_family(job)
-        return families[id(job)] == family
-
-    own, pointers, of_others = divided(core, observations, is_own)
+    own, pointers, of_others = divided(core, observations, lambda job: job.family == family)
     own = [seen if seen.job is None else replace(seen, job=None) for seen in own]
     known = _Weighed(tuple(observations), tuple(own), tuple(of_others))
     if not own:

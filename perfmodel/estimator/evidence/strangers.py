@@ -30,7 +30,6 @@ from perfmodel.estimator.evidence.guessed_rows import TypeTables
 from perfmodel.estimator.evidence.observed_rows import weighed_steps
 from perfmodel.estimator.placing.columns import machine_word
 from perfmodel.feedback.agreement import Level, agreements
-from perfmodel.graph.job import job_family
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps, known_median
@@ -150,20 +149,16 @@ class Strangers:
     def _by_machine(self) -> dict[str, dict[str, dict[str, list[Observation]]]]:
         """Observations of jobs with a model, by machine, reporter and family of jobs."""
         found: dict[str, dict[str, dict[str, list[Observation]]]] = {}
-        families: dict[int, str] = {}
         for one in self.observations:
             if one.job is None or one.job.job_type is not None:
                 # A name says nothing of how long its steps should take.
                 continue
-            family = families.get(id(one.job)) or families.setdefault(
-                id(one.job), job_family(one.job)
-            )
             try:
                 machine = machine_word(self._core.resolve(one.placement))
             except PerfModelError:
                 continue
             by = found.setdefault(machine, {}).setdefault(one.reporter, {})
-            by.setdefault(family, []).append(one)
+            by.setdefault(one.job.family, []).append(one)
         return found
 
     @cached_property

@@ -17,7 +17,7 @@ from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import guess_of, is_weighed, modelled, observed_rows
 from perfmodel.estimator.evidence.observed_rows import weighed_steps
 from perfmodel.estimator.placing.columns import machine_word
-from perfmodel.graph.job import Job, job_family, type_word
+from perfmodel.graph.job import Job, type_word
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
@@ -164,12 +164,11 @@ def _by_machine(
 ) -> dict[str, dict[str, list[Observation]]]:
     """Return observations by machine and family."""
     found: dict[str, dict[str, list[Observation]]] = defaultdict(dict)
-    families: dict[int, str] = {}
     known = set()
     for one in observations:
         if one.job is None:
             continue
-        family = families.get(id(one.job)) or families.setdefault(id(one.job), _family(one.job))
+        family = _family(one.job)
         content = (
             family, one.job.job_type, one.placement, one.batch_size, one.accumulation_steps,
             one.step_time_s, one.sync_time_s,
@@ -193,7 +192,7 @@ def _is_job_type(job: Job | None) -> bool:
 
 
 def _family(job: Job) -> str:
-    return type_word(job) if _is_job_type(job) else job_family(job)
+    return type_word(job) if _is_job_type(job) else job.family
 
 
 def spread(seen: Sequence[Observation], most: int) -> list[Observation]:

@@ -13,7 +13,7 @@ from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.estimator.jobs.captured_view import asked_in
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.graph.in_precision import as_it_computes
-from perfmodel.graph.job import Job, job_reference
+from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import parse_job
 
 if TYPE_CHECKING:
@@ -130,4 +130,4 @@ def prepare_module(
     step = CapturedStep(graph=graph, tokens_per_sample=bundle.tokens_per_sample)
     if not named.arithmetic.is_autocast:  # whose casts the capture has made
         step = asked_in(step, named.arithmetic)
-    return PreparedJob(job=named, key=job_reference(named), step=step)
+    return PreparedJob(job=named, key=named.reference, step=step)

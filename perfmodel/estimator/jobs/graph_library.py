@@ -22,7 +22,7 @@ from perfmodel.estimator.jobs.step_facts import facts_from, facts_to_keep
 from perfmodel.graph.canonical import from_json, to_json
 from perfmodel.graph.in_precision import may_differ
 from perfmodel.graph.ir import Graph
-from perfmodel.graph.job import Job, job_reference
+from perfmodel.graph.job import Job
 from perfmodel.store.state.database import Database, Registration, StoredGraph, deflated, inflated
 from perfmodel.types import Mode
 
@@ -232,7 +232,7 @@ def _check_agreement(job: Job, registration: Registration) -> None:
 
 
 def _capture_key(job: Job) -> str:
-    return hashlib.sha256(f"{job_reference(job)} {_versions()}".encode()).hexdigest()[:32]
+    return hashlib.sha256(f"{job.reference} {_versions()}".encode()).hexdigest()[:32]
 
 
 @cache

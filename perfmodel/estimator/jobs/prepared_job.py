@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.features.roofline import node_work
-from perfmodel.graph.job import Job, job_family
+from perfmodel.graph.job import Job
 from perfmodel.graph.workload import Workload
 from perfmodel.placement.data_parallel.data_parallel_constants import fitted_constants
 from perfmodel.placement.feeding.input_samples import collate_s
@@ -32,7 +32,7 @@ class PreparedJob:
     Parameters
     ----------
     key : str
-        From :func:`~perfmodel.graph.job.job_reference`.
+        The reference of the job.
     """
 
     job: Job
@@ -60,7 +60,7 @@ class PreparedJob:
     @cached_property
     def family(self) -> str:
         """What it shares with jobs that differ in their batch alone, and with what they reached."""
-        return job_family(self.job)
+        return self.job.family
 
     @cached_property
     def samples(self) -> int:

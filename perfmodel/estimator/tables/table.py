@@ -24,7 +24,7 @@ from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.features.arrays import FloatArray
-from perfmodel.graph.job import Job, job_family
+from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.job_types.job_type_cells import has_accelerators
 from perfmodel.predictors.prediction import Prediction
@@ -175,7 +175,7 @@ def seen_by_type(
     """Return what was observed of job types: of its own row, and what is good of other batches."""
     rows: dict[str, list[int]] = defaultdict(list)
     for row, job in jobs.items():
-        rows[job_family(job)].append(row)
+        rows[job.family].append(row)
     good = {
         row: [one for one in seen if has_accelerators(core.accelerators, one.placement)]
         for row, seen in observations.items()

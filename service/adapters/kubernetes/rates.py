@@ -12,7 +12,7 @@ import orjson
 
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator import basis_names
-from perfmodel.graph.job import Job, job_family
+from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import parse_job
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
@@ -249,7 +249,7 @@ def predict_cells(
 ) -> tuple[Evidence, Cells]:
     """Predict a job on some devices; may take seconds where the job is new."""
     job = _find_job(name, state)
-    family = job_family(job)
+    family = job.family
     # First: what is added in between then counts as a change.
     evidence = Evidence(
         answerer=answerer,

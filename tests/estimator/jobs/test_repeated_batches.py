@@ -13,7 +13,7 @@ from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.jobs.repeated_batches import MOST_CAPTURED, captured_batches
 from perfmodel.estimator.single.analytical import AnalyticalModel
-from perfmodel.graph.job import Job, job_reference
+from perfmodel.graph.job import Job
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import Mode, Precision
 
@@ -40,7 +40,7 @@ def estimator() -> Estimator:
 
 
 def _captured_whole(job: Job) -> PreparedJob:
-    return PreparedJob(job=job, key=job_reference(job), step=capture_in_process(job))
+    return PreparedJob(job=job, key=job.reference, step=capture_in_process(job))
 
 
 @pytest.mark.parametrize("micro_batches", [8, 16])

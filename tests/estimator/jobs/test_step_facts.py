@@ -21,7 +21,7 @@ from perfmodel.features.roofline import node_roofline
 from perfmodel.features.steps.step import Step
 from perfmodel.graph.canonical import from_json, to_json
 from perfmodel.graph.ir import Graph, Node, Tensor, is_unread
-from perfmodel.graph.job import Job, job_reference
+from perfmodel.graph.job import Job
 from perfmodel.graph.workload import Workload
 from perfmodel.placement.memory.memory_profile import memory_profile
 from perfmodel.store.state.database import Database
@@ -97,9 +97,9 @@ def test_answers_by_facts_are_those_by_the_graph(graph: Graph) -> None:
         assert getattr(node_roofline(on(unread)), name).tobytes() == expected.tobytes()
     assert Step.of(on(unread)).sketch is facts.sketch
     step = CapturedStep(graph=unread, facts=facts)
-    prepared = PreparedJob(job=JOB, key=job_reference(JOB), step=step)
+    prepared = PreparedJob(job=JOB, key=JOB.reference, step=step)
     prepared.work_out()
-    other = PreparedJob(job=JOB, key=job_reference(JOB), step=CapturedStep(graph=graph))
+    other = PreparedJob(job=JOB, key=JOB.reference, step=CapturedStep(graph=graph))
     assert prepared.warnings == other.warnings
     assert prepared.step.bucket_numbers == other.step.bucket_numbers
     # Nothing of it asked for a node.
@@ -111,7 +111,7 @@ def test_selective_checkpointing_asks_the_graph(graph: Graph) -> None:
     facts = StepFacts.of(graph)
     step = CapturedStep(graph=facts.graph(lambda: graph), facts=facts)
     job = replace(JOB, activation_checkpointing=True, selective_checkpointing=True)
-    prepared = PreparedJob(job=job, key=job_reference(job), step=step)
+    prepared = PreparedJob(job=job, key=job.reference, step=step)
     expected = memory_profile(graph, selective_checkpointing=True)
     assert prepared.memory_profile.peak_tensor_bytes == expected.peak_tensor_bytes
 

@@ -205,11 +205,11 @@ def test_both_jobs_are_answered_and_have_to_fit_together(estimator: Estimator) -
     assert swapped.neighbours[0].step_time_s == pytest.approx(pair.step_time_s)
     # 25,000 samples take some 11 GB alone; two such jobs do not fit 16.
     crowd = {**neighbour, "batch_size": 25_000}
-    alone = _on(estimator, {"nodes": nodes}, Job(**{**vars(JOB), "batch_size": 25_000}))
+    alone = _on(estimator, {"nodes": nodes}, replace(JOB, batch_size=25_000))
     both = _on(
         estimator,
         {"nodes": nodes, "shared_with": [crowd]},
-        Job(**{**vars(JOB), "batch_size": 25_000}),
+        replace(JOB, batch_size=25_000),
     )
     assert both.memory.peak_bytes == alone.memory.peak_bytes
     assert alone.memory.fits

@@ -14,7 +14,7 @@ from perfmodel.estimator import CapturedStep, Estimator, PreparedJob
 from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.estimator.tables.estimates import answer_from_memory, on_one_of_each
 from perfmodel.graph.ir import Graph, Node, Tensor
-from perfmodel.graph.job import Job, job_reference
+from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.memory.memory_profile import memory_profile
 from perfmodel.placement.topology.parse import parse_placement
@@ -164,7 +164,7 @@ def test_a_model_that_answers_nan_is_an_error_not_an_answer(
 
 def test_the_key_of_a_job_depends_on_every_field() -> None:
     base = Job(model="zoo/one", batch_size=8)
-    assert job_reference(base) == job_reference(Job(model="zoo/one", batch_size=8, model_kwargs={}))
+    assert base.reference == Job(model="zoo/one", batch_size=8, model_kwargs={}).reference
     others = [
         Job(model="zoo/one", batch_size=9),
         Job(model="zoo/one", batch_size=8, mode=Mode.TRAINING),
@@ -172,7 +172,7 @@ def test_the_key_of_a_job_depends_on_every_field() -> None:
         Job(model="zoo/one", batch_size=8, software={"torch": "2.9"}),
         Job(graph="zoo/one", batch_size=8),
     ]
-    assert len({job_reference(job) for job in [base, *others]}) == 6
+    assert len({job.reference for job in [base, *others]}) == 6
 
 
 def test_the_capture_is_not_asked_for_what_leaves_the_step_alone() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from perfmodel.graph.job import job_family
 from perfmodel.requests import parse_job
 from service.answering import answerer
 from service.schemas.state_bodies import ObservationsAnswer, ObservationsTaken
@@ -46,7 +45,7 @@ def test_an_observation_is_kept_with_its_job(either: TestClient) -> None:
     assert _words(answer) == ["accepted"]
     ref = answer["observations"][0]["job"]
     assert either.post("/v1/jobs", json={"job": JOB}).json()["ref"] == ref
-    (seen,) = _state(either).feed.of(job_family(parse_job(JOB)))
+    (seen,) = _state(either).feed.of(parse_job(JOB).family)
     assert (seen.step_time_s, seen.batch_size, seen.accumulation_steps) == (seconds, 64, 1)
 
 
@@ -68,7 +67,7 @@ def test_what_is_sent_again_counts_once(either: TestClient) -> None:
     other = _observe(either, {**keyed, "step_time_s": seconds * 1.1})
     assert _words(other) == ["refused"]
     assert "key" in other["observations"][0]["problem"]["detail"]
-    assert len(_state(either).feed.of(job_family(parse_job(JOB)))) == 2
+    assert len(_state(either).feed.of(parse_job(JOB).family)) == 2
 
 
 def test_equal_placements_in_other_words_are_one_cell(client: TestClient) -> None:
@@ -83,15 +82,15 @@ def test_a_reference_stands_for_the_job(client: TestClient) -> None:
     seconds = _predicted_s(client)
     answer = _observe(client, {"job": ref, "placement": A100, "step_time_s": seconds})
     assert answer["observations"][0]["job"] == ref
-    assert len(_state(client).feed.of(job_family(parse_job(JOB)))) == 1
+    assert len(_state(client).feed.of(parse_job(JOB).family)) == 1
 
 
 def test_batches_of_one_job_share_their_observations(client: TestClient) -> None:
     seconds = _predicted_s(client)
     _observe(client, {"job": {**JOB, "batch_size": 32}, "placement": A100, "step_time_s": seconds})
-    (seen,) = _state(client).feed.of(job_family(parse_job(JOB)))
+    (seen,) = _state(client).feed.of(parse_job(JOB).family)
     assert seen.batch_size == 32
-    assert _state(client).feed.of(job_family(parse_job({**JOB, "mode": "inference"}))) == ()
+    assert _state(client).feed.of(parse_job({**JOB, "mode": "inference"}).family) == ()
 
 
 @pytest.mark.parametrize(("factor", "words"), [(1e-3, "at the peak"), (1e3, "times what is")])
@@ -102,7 +101,7 @@ def test_a_wrong_unit_is_quarantined(client: TestClient, factor: float, words: s
     (item,) = answer["observations"]
     assert item["status"] == "quarantined" and words in item["reason"]
     assert answer["quarantined"] == 1
-    assert _state(client).feed.of(job_family(parse_job(JOB))) == ()
+    assert _state(client).feed.of(parse_job(JOB).family) == ()
     (listed,) = client.get("/v1/observations?state=quarantined").json()["observations"]
     assert listed["reason"] == item["reason"]
 
@@ -180,7 +179,7 @@ def _step(seconds: float, *, placement: str = A100, **more: Any) -> dict[str, An
 
 def test_the_first_step_of_a_job_type_is_taken_at_its_word(client: TestClient) -> None:
     assert _words(_observe(client, _step(0.2))) == ["accepted"]
-    assert len(_state(client).feed.of(job_family(parse_job(TYPE)))) == 1
+    assert len(_state(client).feed.of(parse_job(TYPE).family)) == 1
 
 
 def test_a_step_that_no_job_has_is_refused(client: TestClient) -> None:

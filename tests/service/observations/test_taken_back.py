@@ -13,7 +13,6 @@ import pytest
 from fastapi.testclient import TestClient
 from guarded_service import CREATED, make_app
 
-from perfmodel.graph.job import job_family
 from perfmodel.requests import parse_job
 from service.access.key_file import KeyFile
 from service.access.keys import new_key
@@ -322,7 +321,7 @@ def test_any_sequence_ends_as_a_plain_list_says(world: World, step: Make) -> Non
             kept.setdefault(at, "accepted")
         counting = {at for at, state in kept.items() if state == "accepted"}
         state = world.admin.client.app.state.dispatcher.state  # type: ignore[attr-defined]
-        seen = state.feed.of(job_family(parse_job(JOB)))
+        seen = state.feed.of(parse_job(JOB).family)
         assert sorted(one.reporter for one in seen) == sorted(at[0] for at in counting)
         found = {(seen["reporter"], seen["key"]): seen["state"] for seen in world.admin.listed()}
         assert found == kept

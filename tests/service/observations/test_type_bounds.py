@@ -9,7 +9,6 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from perfmodel.graph.job import job_family
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.requests import parse_job
@@ -17,7 +16,7 @@ from service.observations.plausibility import TypeGuesses
 
 WRITTEN: dict[str, Any] = {"job_type": "click-rates", "mode": "training", "batch_size": 512}
 JOB = parse_job(WRITTEN)
-FAMILY = job_family(JOB)
+FAMILY = JOB.family
 SEEN = Observation(placement=parse_placement("T4"), batch_size=512, step_time_s=1.0)
 
 

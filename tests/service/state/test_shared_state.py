@@ -13,7 +13,6 @@ from postgresql import PostgresqlServer
 from two_hosts import two_hosts
 from waiting import until
 
-from perfmodel.graph.job import job_family
 from perfmodel.requests import parse_job
 from service.state.state import State
 
@@ -151,7 +150,7 @@ def test_known_questions_are_answered_while_the_database_hangs(
 
 def test_an_observation_reaches_the_other(hosts: list[TestClient]) -> None:
     here, there = hosts
-    family = job_family(parse_job(JOB))
+    family = parse_job(JOB).family
     assert [_state(host).feed.of(family) for host in hosts] == [(), ()]
     answer = here.post("/v1/predict", json={"job": JOB, "placement": A100}).json()
     step_time_s = answer["step_time_s"]
