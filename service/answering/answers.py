@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.estimator import CellError, Table, basis_names
-from perfmodel.estimator.kernels.kernel_answers import KernelTable
 from perfmodel.estimator.tables.ranking import Ranking
 from perfmodel.placement.plans.plan_search import PlanRanking, RankedPlan
 from service.http.errors import problem_of
@@ -37,21 +36,6 @@ def matrix_to_dict(matrix: Table) -> dict[str, Any]:
         "unpriced_operators": matrix.unpriced_operators,
         "model_version": matrix.model_version,
         "warnings": matrix.warnings,
-    }
-
-
-def kernels_to_dict(table: KernelTable) -> dict[str, Any]:
-    """Return answers about kernels, one object each, and what is wrong with the others."""
-    return {
-        "kernels": table.kernels,
-        "accelerators": table.accelerators,
-        "answers": [asdict(one) for one in table.answers],
-        "errors": [
-            {"kernel": one.kernel, "accelerator": one.accelerator, **problem_of(one.error)}
-            for one in table.errors
-        ],
-        "model_version": table.model_version,
-        "warnings": table.warnings,
     }
 
 

@@ -8,7 +8,6 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from service.answering.answers import (
-    kernels_to_dict,
     matrix_to_dict,
     ranking_to_dict,
 )
@@ -16,6 +15,7 @@ from service.answering.questions import DEADLINE_HEADER
 from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import etagged_response, header_of, json_body_of, json_response
 from service.http.documentation import json_body, problems
+from service.http.errors import problem_of
 from service.schemas.answer_bodies import (
     CurveAnswer,
     ExplainAnswer,
@@ -209,4 +209,5 @@ async def explain(request: Request) -> Response:
 async def kernels(request: Request) -> Response:
     """Answer every pair of a kernel and an accelerator; a bad one costs its own pairs only."""
     body = await json_body_of(request)
-    return json_response(kernels_to_dict(await dispatcher_of(request).kernels(body)))
+    answer = await dispatcher_of(request).kernels(body)
+    return json_response(answer.to_dict(problem_of))

@@ -11,7 +11,6 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,10 +103,6 @@ def _code() -> str:
     return state.hexdigest()
 
 
-#: What is said of kernels beside their answers and errors.
-_OF_KERNELS = ("kernels", "accelerators", "model_version", "warnings")
-
-
 class Here:
     """The estimator of this process answers."""
 
@@ -170,13 +165,7 @@ class Here:
 
     def kernels(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Answer for every pair of a kernel and an accelerator."""
-        found = self.estimator.kernels(question)
-        plain = {name: getattr(found, name) for name in _OF_KERNELS}
-        errors = [
-            {"kernel": one.kernel, "accelerator": one.accelerator, **problem(one.error)}
-            for one in found.errors
-        ]
-        return {**plain, "answers": [asdict(one) for one in found.answers], "errors": errors}
+        return self.estimator.kernels(question).to_dict(problem)
 
     def accelerators(self, kind: str) -> list[str]:
         """Those of the shipped catalogue."""

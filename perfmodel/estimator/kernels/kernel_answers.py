@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,20 @@ class KernelTable:
     errors: tuple[KernelError, ...]
     model_version: str
     warnings: tuple[str, ...] = ()
+
+    def to_dict(self, problem: Callable[[PerfModelError], Mapping[str, Any]]) -> dict[str, Any]:
+        """Return it as plain JSON values; what is wrong is told as ``problem`` tells it."""
+        return {
+            "kernels": self.kernels,
+            "accelerators": list(self.accelerators),
+            "answers": [asdict(one) for one in self.answers],
+            "errors": [
+                {"kernel": one.kernel, "accelerator": one.accelerator, **problem(one.error)}
+                for one in self.errors
+            ],
+            "model_version": self.model_version,
+            "warnings": list(self.warnings),
+        }
 
 
 #: A kernel with its position, on an accelerator.
