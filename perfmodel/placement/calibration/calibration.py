@@ -37,7 +37,7 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps, correct_weighed
 from perfmodel.placement.calibration.correcting.single_step import SingleSteps
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
-from perfmodel.placement.calibration.paired_rows import ObservedColumns, PairedRows
+from perfmodel.placement.calibration.paired_rows import PairedRows
 from perfmodel.placement.calibration.posterior import Posterior, Weighed, probable
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
 from perfmodel.placement.calibration.step_cells import StepCells
@@ -107,7 +107,7 @@ def calibrate(observed: ObservedSteps, prior: ResidualPrior | None = None) -> Ca
         The fitted one by default.
     """
     known, rows = prior or fitted_prior(), observed.pooled()
-    pairs = PairedRows.of(rows.cells, [ObservedColumns.of(rows.cells)])
+    pairs = PairedRows.of(rows.cells)
     found = probable(rows, known, pairs)
     if known.bare != 1 and not rows.cells.guessed.any():
         # Of a script or of a bare step: what was observed decides.

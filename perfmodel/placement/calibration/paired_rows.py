@@ -70,6 +70,8 @@ class PairedRows:
 
     Parameters
     ----------
+    observed : sequence of ObservedColumns
+        Of equally many rows each.
     same : mapping of str to ndarray, shape (rows, observed), or None
         Which pairs are of one job, on one machine and on one fabric; None where all are.
     guessed : ndarray or None
@@ -80,6 +82,7 @@ class PairedRows:
         Shapes of what there is, (shapes, combinations), and which combination each pair is.
     """
 
+    observed: Sequence[ObservedColumns]
     same: Mapping[str, FloatArray | None]
     guessed: FloatArray | None
     cells: tuple[Codes, Codes]
@@ -88,17 +91,21 @@ class PairedRows:
 
     @classmethod
     def of(
-        cls, cells: StepCells, observed: Sequence[ObservedColumns], which: Codes | None = None
+        cls,
+        cells: StepCells,
+        observed: Sequence[ObservedColumns] = (),
+        which: Codes | None = None,
     ) -> Self:
         """Pair rows.
 
         Parameters
         ----------
         observed : sequence of ObservedColumns
-            Of equally many rows each.
+            Empty: the rows themselves.
         which : ndarray of int
             Which of the observed each row belongs to; None: the first.
         """
+        observed = observed or [ObservedColumns.of(cells)]
         which = np.zeros(len(cells), dtype=np.int64) if which is None else which
         _, first, again = np.unique(cells.place, return_index=True, return_inverse=True)
         few = cells.take(first)
@@ -127,6 +134,7 @@ class PairedRows:
         (batches, seen, at), (asked, known, on) = combined["batch"], combined["placement"]
         shapes = batch_shapes(np.repeat(batches, len(seen)), np.tile(seen, len(batches)))
         return cls(
+            observed=observed,
             same=same,
             guessed=guessed if guessed.any() else None,
             cells=(row[again_there], column[again_there]),

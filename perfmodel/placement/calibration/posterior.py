@@ -117,9 +117,7 @@ class Weighed(NamedTuple):
     posterior: Posterior
 
 
-def probable(
-    observed: ObservedSteps, prior: ResidualPrior, pairs: PairedRows | None = None
-) -> list[Posterior]:
+def probable(observed: ObservedSteps, prior: ResidualPrior, pairs: PairedRows) -> list[Posterior]:
     """Return residuals that explain observed steps, the most probable one first.
 
     A step that is longer than predicted may wait for its device, its host or its loaders. Where one
@@ -130,11 +128,10 @@ def probable(
     ----------
     observed : ObservedSteps
         Pooled.
-    pairs : PairedRows or None
-        Of their cells with themselves; None: made here.
+    pairs : PairedRows
+        Of their cells with themselves.
     """
-    seen = ObservedColumns.of(observed.cells)
-    search = _Search(observed, prior, seen, pairs or PairedRows.of(observed.cells, [seen]))
+    search = _Search(observed, prior, pairs)
     found = [search.from_residual(start) for start in search.starts()]
     different: list[Posterior] = []
     for one in sorted(found, key=lambda one: one.cost):
@@ -146,14 +143,8 @@ def probable(
 class _Search:
     """The search for residuals of observed steps under one prior."""
 
-    def __init__(
-        self,
-        observed: ObservedSteps,
-        prior: ResidualPrior,
-        seen: ObservedColumns,
-        pairs: PairedRows,
-    ) -> None:
-        self._observed, self._prior, self._seen, self._pairs = observed, prior, seen, pairs
+    def __init__(self, observed: ObservedSteps, prior: ResidualPrior, pairs: PairedRows) -> None:
+        self._observed, self._prior, self._pairs = observed, prior, pairs
         self._compared = Comparisons.of(observed, prior.noise)
         self._mean = prior.mean(observed.cells)
         self._response = Response(observed.cells, prior.neutral(observed.cells))
@@ -259,7 +250,7 @@ class _Search:
         volume = np.linalg.slogdet(spread + compared.errors(np.ones(len(missing))))[1]
         return Posterior(
             prior=prior,
-            seen=self._seen,
+            seen=self._pairs.observed[0],
             moved=moved,
             coefficients=coefficients,
             wider=wider,

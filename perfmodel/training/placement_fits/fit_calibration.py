@@ -30,7 +30,7 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.calibration.calibration import calibrate
 from perfmodel.placement.calibration.observed_steps import Comparisons, ObservedSteps
-from perfmodel.placement.calibration.paired_rows import ObservedColumns, PairedRows
+from perfmodel.placement.calibration.paired_rows import PairedRows
 from perfmodel.placement.calibration.posterior import probable, spread_of
 from perfmodel.placement.calibration.residual_prior import Noise, ResidualPrior, Term
 from perfmodel.placement.calibration.step_response import Field, Response
@@ -166,7 +166,7 @@ class Sample:
     @classmethod
     def of(cls, steps: ObservedSteps, names: Iterable[str]) -> Sample:
         """Lay out the terms of the covariance."""
-        pairs = PairedRows.of(steps.cells, [ObservedColumns.of(steps.cells)])
+        pairs = PairedRows.of(steps.cells)
         return cls(steps, pairs, {name: pairs.term(Term.parse(name)) for name in names})
 
 
