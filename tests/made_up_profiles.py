@@ -335,6 +335,41 @@ def rocpd_database(path: Path, *statements: str) -> Path:
     return path
 
 
+#: What makes version 4.1 of a database of rocprofv3: rows name a track.
+ROCPD_4_1 = """
+    CREATE TABLE rocpd_track_a1 (id INTEGER PRIMARY KEY, tid INTEGER, agent_id INTEGER,
+        queue_id INTEGER, stream_id INTEGER);
+    INSERT INTO rocpd_track_a1 VALUES (1, 1, NULL, NULL, NULL), (2, 1, 2, 1, 3);
+    ALTER TABLE rocpd_region_a1 RENAME COLUMN tid TO track_id;
+    ALTER TABLE rocpd_kernel_dispatch_a1 RENAME COLUMN agent_id TO track_id;
+    ALTER TABLE rocpd_kernel_dispatch_a1 DROP COLUMN queue_id;
+    ALTER TABLE rocpd_kernel_dispatch_a1 DROP COLUMN stream_id;
+    ALTER TABLE rocpd_memory_copy_a1 DROP COLUMN queue_id;
+    ALTER TABLE rocpd_memory_copy_a1 DROP COLUMN stream_id;
+    ALTER TABLE rocpd_memory_copy_a1 ADD COLUMN track_id INTEGER DEFAULT 2;
+"""
+#: And version 4.0: timestamps have a table of their own. Ids go down as times go up.
+ROCPD_4_0 = (
+    ROCPD_4_1
+    + """
+    CREATE TABLE rocpd_timestamp_a1 (id INTEGER PRIMARY KEY, value BIGINT, track_id INTEGER);
+    INSERT INTO rocpd_timestamp_a1 SELECT 10000 - time, time, 1 FROM (
+        SELECT start AS time FROM rocpd_region_a1 UNION SELECT "end" FROM rocpd_region_a1
+        UNION SELECT start FROM rocpd_kernel_dispatch_a1
+        UNION SELECT "end" FROM rocpd_kernel_dispatch_a1
+        UNION SELECT start FROM rocpd_memory_copy_a1 UNION SELECT "end" FROM rocpd_memory_copy_a1);
+"""
+    + "".join(
+        f"""
+    ALTER TABLE rocpd_{table}_a1 RENAME COLUMN start TO start_id;
+    ALTER TABLE rocpd_{table}_a1 RENAME COLUMN "end" TO end_id;
+    UPDATE rocpd_{table}_a1 SET start_id = 10000 - start_id, end_id = 10000 - end_id;
+    """
+        for table in ("region", "kernel_dispatch", "memory_copy")
+    )
+)
+
+
 def small_files(folder: Path) -> dict[str, bytes]:
     """Return a small sound file of each format by the format's name."""
     database = nsys_database(folder / "small.sqlite")
@@ -366,6 +401,7 @@ def small_files(folder: Path) -> dict[str, bytes]:
         "chakra": chakra_et(),
         "xplane": xplane(),
         "rocpd": rocpd_database(folder / "small.db").read_bytes(),
+        "rocpd, 4.0": rocpd_database(folder / "small4.db", ROCPD_4_0).read_bytes(),
         "tar": archive({"trace.json": json.dumps(execution_trace()).encode(), "kernel.py": b""}),
         "nsys-sqlite": database.read_bytes(),
     }
