@@ -134,8 +134,8 @@ class _Process:
             )
 
     def symbol(self, symbol: Mapping[str, Any]) -> None:
-        name = symbol.get("formatted_kernel_name") or symbol["kernel_name"]
-        self.kernel_names[int(symbol["kernel_id"])] = str(name)
+        name = symbol.get("formatted_kernel_name") or symbol.get("kernel_name")
+        self.kernel_names[int(symbol["kernel_id"])] = str(name or "")
 
     def operations(self, kind: Mapping[str, Any]) -> None:
         for number, name in enumerate(kind["operations"]):

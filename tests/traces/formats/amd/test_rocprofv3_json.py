@@ -35,9 +35,12 @@ def test_kernels_copies_devices_and_launches(tmp_path: Path) -> None:
     assert [(d.index, d.accelerator) for d in trace.devices] == [(0, "MI300X")]
 
 
-def test_a_kernel_without_a_symbol_keeps_its_number(tmp_path: Path) -> None:
+@pytest.mark.parametrize("symbols", [[], [{"kernel_id": 5}]])
+def test_a_kernel_without_a_symbol_keeps_its_number(
+    tmp_path: Path, symbols: list[dict[str, int]]
+) -> None:
     document = rocprofv3_json()
-    document["rocprofiler-sdk-tool"][0]["kernel_symbols"] = []
+    document["rocprofiler-sdk-tool"][0]["kernel_symbols"] = symbols
     trace = read_trace(_written(tmp_path, document))
     assert trace.names[trace.kernels.name[0]].startswith("kernel 5")
 
