@@ -39,7 +39,8 @@ _NO_COUNTERS = frozenset(
         "scratchperworkitem", "scr", "vgprcount", "vgpr", "archvgpr", "accumvgprcount",
         "accumvgpr", "sgprcount", "sgpr", "privatesegmentsize", "groupsegmentsize",
         "workgroupsize", "gridsize", "workgroupsizex", "workgroupsizey", "workgroupsizez",
-        "gridsizex", "gridsizey", "gridsizez", "grd", "wgp", "wgr", "wavesize", "sig", "obj", "fbar",
+        "gridsizex", "gridsizey", "gridsizez", "grd", "wgp", "wgr", "wavesize", "sig", "obj",
+        "fbar",
     }
 )  # fmt: skip
 
