@@ -335,6 +335,92 @@ def rocpd_database(path: Path, *statements: str) -> Path:
     return path
 
 
+def pftrace(
+    *, number: int = 9, process: int = 100, extra: Iterable[tuple[int, int | bytes]] = ()
+) -> bytes:
+    """Return rocprofv3's trace for Perfetto: the product and the copy of :func:`rocprofv3_json`.
+
+    Words of the first packets are numbers in the others; the copy writes its own, as
+    ``rocpd convert`` does.
+    """
+    keys = [b"begin_ns", b"end_ns", b"corr_id", b"agent", b"queue"]
+    names = [b"hipLaunchKernel", b"gemm(float*)"]
+    categories = [b"hip_api", b"kernel_dispatch"]
+    track = 1000 + process
+
+    def words(field: int, texts: list[bytes]) -> list[tuple[int, int | bytes]]:
+        return [(field, message([(1, at), (2, text)])) for at, text in enumerate(texts, start=1)]
+
+    def packet(*fields: tuple[int, int | bytes]) -> tuple[int, bytes]:
+        return 1, message([(3, 0), (10, 7), *fields])
+
+    def noted(start_ns: int, end_ns: int, correlation: int) -> list[tuple[int, int | bytes]]:
+        values = enumerate((start_ns, end_ns, correlation), start=1)
+        return [(4, message([(1, key), (3, value)])) for key, value in values]
+
+    def begins(word: int, *more: tuple[int, int | bytes]) -> tuple[int, int | bytes]:
+        return 11, message([(3, word), (9, 1), (10, word), (11, track), *more])
+
+    def own(key: bytes, value: int | bytes) -> tuple[int, bytes]:
+        return 4, message([(10, key), (3 if isinstance(value, int) else 6, value)])
+
+    interned = message([*words(1, categories), *words(2, names), *words(3, keys)])
+    kernel = [(4, message([(1, 4), (6, b"GPU-0")])), (4, message([(1, 5), (3, 2)]))]
+    copy = [
+        own(b"begin_ns", 70_009_000), own(b"end_ns", 70_009_400), own(b"corr_id", 10),
+        own(b"src_agent", b"CPU-0"), own(b"dst_agent", b"GPU-0"), own(b"copy_bytes", 64),
+        own(b"stream_id", 3),
+    ]  # fmt: skip
+    return message(
+        [
+            packet((60, message([(1, process)]))),
+            packet((13, 1), (12, interned), (60, message([(1, track), (5, process)]))),
+            packet((8, 5), begins(1, *noted(70_001_000, 70_002_000, number))),
+            packet((8, 5), (11, message([(9, 2), (11, track)]))),
+            packet((8, 5), begins(2, *noted(70_005_000, 70_008_000, 9), *kernel)),
+            packet((11, message([(22, b"memory_copy"), (9, 1), (11, track),
+                                 (23, b"MEMORY_COPY_HOST_TO_DEVICE"), *copy]))),
+            packet((11, message([(9, 4), (11, track)]))),
+            *(packet(field) for field in extra),
+        ]
+    )  # fmt: skip
+
+
+#: What makes version 4.1 of a database of rocprofv3: rows name a track.
+ROCPD_4_1 = """
+    CREATE TABLE rocpd_track_a1 (id INTEGER PRIMARY KEY, tid INTEGER, agent_id INTEGER,
+        queue_id INTEGER, stream_id INTEGER);
+    INSERT INTO rocpd_track_a1 VALUES (1, 1, NULL, NULL, NULL), (2, 1, 2, 1, 3);
+    ALTER TABLE rocpd_region_a1 RENAME COLUMN tid TO track_id;
+    ALTER TABLE rocpd_kernel_dispatch_a1 RENAME COLUMN agent_id TO track_id;
+    ALTER TABLE rocpd_kernel_dispatch_a1 DROP COLUMN queue_id;
+    ALTER TABLE rocpd_kernel_dispatch_a1 DROP COLUMN stream_id;
+    ALTER TABLE rocpd_memory_copy_a1 DROP COLUMN queue_id;
+    ALTER TABLE rocpd_memory_copy_a1 DROP COLUMN stream_id;
+    ALTER TABLE rocpd_memory_copy_a1 ADD COLUMN track_id INTEGER DEFAULT 2;
+"""
+#: And version 4.0: timestamps have a table of their own. Ids go down as times go up.
+ROCPD_4_0 = (
+    ROCPD_4_1
+    + """
+    CREATE TABLE rocpd_timestamp_a1 (id INTEGER PRIMARY KEY, value BIGINT, track_id INTEGER);
+    INSERT INTO rocpd_timestamp_a1 SELECT 10000 - time, time, 1 FROM (
+        SELECT start AS time FROM rocpd_region_a1 UNION SELECT "end" FROM rocpd_region_a1
+        UNION SELECT start FROM rocpd_kernel_dispatch_a1
+        UNION SELECT "end" FROM rocpd_kernel_dispatch_a1
+        UNION SELECT start FROM rocpd_memory_copy_a1 UNION SELECT "end" FROM rocpd_memory_copy_a1);
+"""
+    + "".join(
+        f"""
+    ALTER TABLE rocpd_{table}_a1 RENAME COLUMN start TO start_id;
+    ALTER TABLE rocpd_{table}_a1 RENAME COLUMN "end" TO end_id;
+    UPDATE rocpd_{table}_a1 SET start_id = 10000 - start_id, end_id = 10000 - end_id;
+    """
+        for table in ("region", "kernel_dispatch", "memory_copy")
+    )
+)
+
+
 def small_files(folder: Path) -> dict[str, bytes]:
     """Return a small sound file of each format by the format's name."""
     database = nsys_database(folder / "small.sqlite")
@@ -365,7 +451,9 @@ def small_files(folder: Path) -> dict[str, bytes]:
         **{name: text.encode() for name, text in texts.items()},
         "chakra": chakra_et(),
         "xplane": xplane(),
+        "pftrace": pftrace(),
         "rocpd": rocpd_database(folder / "small.db").read_bytes(),
+        "rocpd, 4.0": rocpd_database(folder / "small4.db", ROCPD_4_0).read_bytes(),
         "tar": archive({"trace.json": json.dumps(execution_trace()).encode(), "kernel.py": b""}),
         "nsys-sqlite": database.read_bytes(),
     }

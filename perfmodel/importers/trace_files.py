@@ -78,7 +78,10 @@ def import_traces(files: Sequence[Path], told: TracedJob) -> Imported:
         except InvalidTraceError as error:
             rejected.append(RejectedRow(file=file.name, line=0, reason=error.message))
             continue
-        kernels += _kernels(found, file, rejected)
+        if reason := _not_joined(found):
+            rejected.append(RejectedRow(file=file.name, line=0, reason=reason))
+        else:
+            kernels += _kernels(found, file, rejected)
         if told.job is not None:
             step = _step(found, told.job, told.placement, file, rejected)
             if isinstance(step, PublishedStep):
@@ -107,12 +110,17 @@ def _explained(file: Path, told: TracedJob) -> TraceExplanation:
         )
     if not len(trace.kernels):
         raise InvalidTraceError(f"Nothing ran on a device in {file.name}.")
-    if found.joined_share < _LEAST_JOINED:
-        raise InvalidTraceError(
-            f"Only {100 * found.joined_share:.1f} % of the device time of {file.name} could be "
-            f"joined to operators; {100 * _LEAST_JOINED:.0f} % are needed."
-        )
     return found
+
+
+def _not_joined(found: TraceExplanation) -> str:
+    """Return why the operators of a trace are no records; empty where they are."""
+    if found.joined_share >= _LEAST_JOINED:
+        return ""
+    return (
+        f"Only {100 * found.joined_share:.1f} % of its device time could be joined to operators; "
+        f"{100 * _LEAST_JOINED:.0f} % are needed."
+    )
 
 
 def _kernels(
@@ -180,6 +188,8 @@ def _no_step(found: TraceExplanation, placement: Placement | None) -> str:
     """Return why the steps of a trace are no record; empty where they are one."""
     if found.steps.found == "whole":
         return "the trace marks none and does not repeat"
+    if found.steps.found == "repetition" and _not_joined(found):
+        return "kernels repeat, but so do layers, and no operators tell which it is"
     world = found.trace.world_size or 1
     if placement is None and world > 1:
         return f"it is one of {world} ranks; --on PLACEMENT says where they ran"

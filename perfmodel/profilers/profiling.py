@@ -138,19 +138,21 @@ def profile_jobs(
             )
         )
 
+    def remaining_s(done: int) -> float | None:
+        mean_s = (time.monotonic() - begin_s) / done if done else None
+        return None if mean_s is None else mean_s * (len(open_jobs) - done)
+
     for position, (job, why) in enumerate(skipped, start=1):
         event(EventKind.SKIPPED, job, position, failed_before=why)
     failed = 0
     for done, (key, job) in enumerate(open_jobs.items()):
         position = len(skipped) + done + 1
-        mean_s = (time.monotonic() - begin_s) / done if done else None
-        remaining_s = None if mean_s is None else mean_s * (len(open_jobs) - done)
-        event(EventKind.STARTED, job, position, remaining_s=remaining_s)
+        event(EventKind.STARTED, job, position, remaining_s=remaining_s(done))
         outcome = measure(job, device, settings)
         failed += isinstance(outcome, Failure)
         _keep(store, device, key, job, outcome)
         kind = EventKind.FAILED if isinstance(outcome, Failure) else EventKind.FINISHED
-        event(kind, job, position, outcome=outcome)
+        event(kind, job, position, outcome=outcome, remaining_s=remaining_s(done + 1))
     return ProfileReport(
         finished=len(open_jobs) - failed,
         skipped=len(skipped),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import made_traces as made
 import pytest
 
+from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import StoreError
 from perfmodel.features.kernels.kernel_work import kernel_work
+from perfmodel.graph.job import Job
 from perfmodel.importers.kernels.traced_calls import UnnamedCallError, traced_call
-from perfmodel.importers.trace_files import read_trace_files
+from perfmodel.importers.trace_files import TracedJob, import_traces, read_trace_files
 from perfmodel.traces.analysis.operator_work import priced_operators
 from perfmodel.traces.analysis.operators import traced_operators
 from perfmodel.traces.formats.registry import read_trace
@@ -105,3 +108,38 @@ def test_a_folder_is_read_whole_and_what_is_no_trace_rejected(tmp_path: Path) ->
     assert any("no known trace format" in row.reason for row in imported.rejected)
     with pytest.raises(StoreError, match="No trace lies in"):
         read_trace_files(tmp_path / "absent")
+
+
+TOLD = TracedJob(
+    job=Job(model="zoo/mlp", batch_size=8), accelerator=Catalog.default().get("A100-SXM4-80GB")
+)
+
+
+def test_marked_steps_of_a_named_job_need_no_operators(tmp_path: Path) -> None:
+    """trtexec marks iterations and tells nothing of what ran in them."""
+    times = [
+        {"startEnqMs": begin, "endEnqMs": begin, "startComputeMs": begin,
+         "endComputeMs": begin + 1.5, "computeMs": 1.5}
+        for begin in (1.0, 3.0, 5.0)
+    ]  # fmt: skip
+    path = tmp_path / "times.json"
+    path.write_text(json.dumps(times))
+    imported = import_traces([path], TOLD)
+    (step,) = imported.steps
+    # Iterations begin every 2 ms, and the last takes 1.5 ms; the median is 2 ms: 8 / 0.002 s.
+    assert step.samples_per_second == pytest.approx(4_000)
+    assert (step.accelerator, step.repeats, imported.kernels) == ("A100-SXM4-80GB", 3, ())
+    assert [row.reason for row in imported.rejected] == [
+        "Only 0.0 % of its device time could be joined to operators; 95 % are needed."
+    ]
+
+
+def test_kernels_that_repeat_are_no_steps_where_no_operators_are_known(tmp_path: Path) -> None:
+    """Nine kernels four times over may be a step of a network or one of its layers."""
+    header = "KernelName,gpu-id,BeginNs,EndNs"
+    rows = [f"k{n % 9},0,{100 * n + 1},{100 * n + 51}" for n in range(36)]
+    path = tmp_path / "results.csv"
+    path.write_text("\n".join([header, *rows]))
+    imported = import_traces([path], TOLD)
+    assert (imported.steps, imported.kernels) == ((), ())
+    assert "so do layers" in imported.rejected[-1].reason

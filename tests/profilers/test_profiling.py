@@ -116,6 +116,9 @@ def test_a_failing_model_is_recorded_and_the_campaign_goes_on(tmp_path: Path) ->
     assert [event.kind for event in events] == [
         EventKind.STARTED, EventKind.FAILED, EventKind.STARTED, EventKind.FINISHED,
     ]  # fmt: skip
+    # Known from the first result on, and nothing is left after the last.
+    assert [event.remaining_s is None for event in events] == [True, False, False, False]
+    assert events[-1].remaining_s == 0.0
     assert "nosuch" in next(iter(store.failures(DEVICE.name).values()))["reason"]
     events.clear()
     again = profile_jobs(jobs, on_event=events.append, **arguments)  # type: ignore[arg-type]

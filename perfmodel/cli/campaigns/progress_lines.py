@@ -1,14 +1,15 @@
-"""Progress of a worker: a bar on a terminal, plain lines elsewhere; always on standard error."""
+"""What a worker says, with how far its campaigns are and when they end."""
 
 from __future__ import annotations
 
-import sys
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
-from perfmodel.cli.output import duration, tell
+from perfmodel.cli.output import duration
+from perfmodel.cli.progress_bar import ProgressBar
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from perfmodel.campaigns.events import WorkEvent
     from perfmodel.campaigns.progress import Progress
     from perfmodel.store.campaigns import CampaignStore
@@ -25,13 +26,10 @@ class ProgressLines:
 
     def __init__(self, campaigns: CampaignStore) -> None:
         self._campaigns = campaigns
-        self._bar: Any = None
-        self._tasks: dict[str, Any] = {}
+        self._bar = ProgressBar()
 
     def __enter__(self) -> Self:
-        if sys.stderr.isatty():
-            self._bar = _bar()
-            self._bar.start()
+        self._bar.__enter__()
         return self
 
     def __exit__(
@@ -40,54 +38,26 @@ class ProgressLines:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        self._bar.__exit__(kind, error, trace)
 
     def show(self, event: WorkEvent) -> None:
         """Show one event."""
         from perfmodel.campaigns.events import WorkEventKind
 
         progress = self._progress(event.campaign)
-        if event.kind is WorkEventKind.STARTED and self._bar is None:
-            return
-        line = _line(event, progress)
-        if self._bar is None:
-            tell(line)
-        elif event.kind is WorkEventKind.STARTED:
-            self._advance(event, progress)
-        else:
-            self._bar.console.print(line, highlight=False, markup=False)
-            self._advance(event, progress)
-
-    def _advance(self, event: WorkEvent, progress: Progress | None) -> None:
-        if progress is None:
-            return
-        name = event.campaign
-        if name not in self._tasks:
-            self._tasks[name] = self._bar.add_task("", total=progress.total, end="")
-        what = "" if event.job is None else event.job.label
-        self._bar.update(
-            self._tasks[name], completed=progress.ended, description=what, end=_end(progress)
-        )
+        if event.kind is not WorkEventKind.STARTED:
+            self._bar.line(_line(event, progress))
+        if progress is not None:
+            what = "" if event.job is None else event.job.label
+            self._bar.advance(
+                what, progress.ended, progress.total, _end(progress), of=event.campaign
+            )
 
     def _progress(self, name: str) -> Progress | None:
         from perfmodel.campaigns.progress import progress_of
 
         campaign = self._campaigns.find(name) if name else None
         return None if campaign is None else progress_of(campaign, self._campaigns.counts(name))
-
-
-def _bar() -> Any:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[end]}"),
-        console=Console(stderr=True),
-    )
 
 
 def _line(event: WorkEvent, progress: Progress | None) -> str:

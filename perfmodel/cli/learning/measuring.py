@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from perfmodel.cli.failures import EXIT_FAILED, EXIT_SOME_FAILED
-from perfmodel.cli.output import duration, percent, print_json, print_table, tell
+from perfmodel.cli.output import duration, percent, print_json, print_table
+from perfmodel.cli.progress_bar import ProgressBar, end_in
 from perfmodel.errors import InvalidInputError, MeasurementError
 
 if TYPE_CHECKING:
@@ -37,26 +38,27 @@ def run_tasks(tasks: Sequence[Task], out: Path, *, as_json: bool) -> None:
     store, begin_s = ProcessStore(out), time.monotonic()
     records: list[ProcessRecord] = []
     failures: list[dict[str, str]] = []
-    for done, task in enumerate(tasks):
-        tell(f"[{done + 1}/{len(tasks)}] {task.label}{_left(begin_s, done, len(tasks))}")
-        try:
-            with machine_lock():
-                found = task.measure()
-        except (MeasurementError, InvalidInputError) as error:
-            failures.append({"measurement": task.label, "reason": str(error)})
-            tell(f"  failed: {error}")
-            continue
-        for record in found:
-            store.append(record)
-        records += found
+    with ProgressBar() as bar:
+        for done, task in enumerate(tasks):
+            end = _end(begin_s, done, len(tasks))
+            bar.advance(task.label, done, len(tasks), end)
+            bar.line(f"[{done + 1}/{len(tasks)}] {task.label}  ({end})")
+            try:
+                with machine_lock():
+                    found = task.measure()
+            except (MeasurementError, InvalidInputError) as error:
+                failures.append({"measurement": task.label, "reason": str(error)})
+                bar.line(f"  failed: {error}")
+                continue
+            for record in found:
+                store.append(record)
+            records += found
     store.compact()
     _print(records, failures, out, as_json=as_json)
 
 
-def _left(begin_s: float, done: int, total: int) -> str:
-    if not done:
-        return ""
-    return f"  ({duration((time.monotonic() - begin_s) / done * (total - done))} left)"
+def _end(begin_s: float, done: int, total: int) -> str:
+    return end_in((time.monotonic() - begin_s) / done * (total - done) if done else None)
 
 
 def _print(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import time
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,13 @@ from perfmodel.cli.options import (
     retry_options,
 )
 from perfmodel.cli.output import duration, percent, print_json, tell
+from perfmodel.cli.progress_bar import ProgressBar
 from perfmodel.errors import PerfModelError
 
 if TYPE_CHECKING:
     from perfmodel.devices.spec import AcceleratorSpec
     from perfmodel.profilers.described import DescribedDevice
+    from perfmodel.profilers.profiling import ProfileEvent
     from perfmodel.records import StepRecord
     from perfmodel.training.probes.probe_candidates import Probe
 
@@ -122,27 +125,57 @@ def _measure(
     retry_failed: bool,
     retry_noisy: bool,
 ) -> dict[str, Any]:
-    from perfmodel.cli.learning.profile import show_event
     from perfmodel.devices.cpu_facts import read_cpu_facts
     from perfmodel.profilers.run import MeasureSettings
     from perfmodel.store.profiles import ProfileStore
     from perfmodel.training.probes.probe_run import measure_probes
 
-    probed = measure_probes(
-        plan,
-        store=ProfileStore(out),
-        device=found,
-        settings=MeasureSettings(threads=read_cpu_facts().core_count, device=device),
-        budget_s=60.0 * minutes,
-        on_event=show_event,
-        retry_failed=retry_failed,
-        retry_noisy=retry_noisy,
-    )
+    with ProgressBar() as bar:
+        probed = measure_probes(
+            plan,
+            store=ProfileStore(out),
+            device=found,
+            settings=MeasureSettings(threads=read_cpu_facts().core_count, device=device),
+            budget_s=60.0 * minutes,
+            on_event=_Shown(bar, total=len(plan), budget_s=60.0 * minutes),
+            retry_failed=retry_failed,
+            retry_noisy=retry_noisy,
+        )
     tell(
         f"Measured {probed.finished}, held before {probed.skipped}, failed {probed.failed}, no "
         f"time for {probed.left_over}, in {duration(probed.elapsed_s)}. Records are in {out}."
     )
     return asdict(probed)
+
+
+class _Shown:
+    """Shows workloads as parts of the plan, each of which is measured by itself.
+
+    What is left is no more than the time that was given.
+    """
+
+    def __init__(self, bar: ProgressBar, *, total: int, budget_s: float) -> None:
+        self._bar = bar
+        self._total = total
+        self._begun_s = time.monotonic()
+        self._budget_s = budget_s
+        self._position = 0
+
+    def __call__(self, event: ProfileEvent) -> None:
+        from perfmodel.cli.learning.profile import show_event
+        from perfmodel.profilers.profiling import EventKind
+
+        if event.kind in (EventKind.STARTED, EventKind.SKIPPED):
+            self._position += 1
+        done = self._position - (event.kind is EventKind.STARTED)
+        gone_s = time.monotonic() - self._begun_s
+        left_s = max(0.0, self._budget_s - gone_s)
+        if done:
+            left_s = min(left_s, gone_s / done * (self._total - done))
+        show_event(
+            self._bar,
+            replace(event, position=self._position, total=self._total, remaining_s=left_s),
+        )
 
 
 def _adapt(out: Path, name: str, models: Path) -> str | None:

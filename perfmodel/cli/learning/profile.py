@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
@@ -22,6 +21,7 @@ from perfmodel.cli.options import (
     retry_options,
 )
 from perfmodel.cli.output import duration, percent, print_json, tell
+from perfmodel.cli.progress_bar import ProgressBar, end_in
 from perfmodel.cli.subjects import jobs_and_files
 
 if TYPE_CHECKING:
@@ -91,22 +91,23 @@ def command(
     described = described_device(open_runtime(device))
     say_device(described, out)
     store = ProfileStore(out)
-    found = profile_jobs(
-        jobs,
-        store=store,
-        device=described.accelerator,
-        settings=MeasureSettings(
-            threads=threads or read_cpu_facts().core_count,
-            timeout_s=timeout_s,
-            device=device,
-            provider=provider,
-            device_graphs=device_graphs,
-            files=files,
-        ),
-        on_event=partial(show_event, files=files),
-        retry_failed=retry_failed,
-        retry_noisy=retry_noisy,
-    )
+    with ProgressBar() as bar:
+        found = profile_jobs(
+            jobs,
+            store=store,
+            device=described.accelerator,
+            settings=MeasureSettings(
+                threads=threads or read_cpu_facts().core_count,
+                timeout_s=timeout_s,
+                device=device,
+                provider=provider,
+                device_graphs=device_graphs,
+                files=files,
+            ),
+            on_event=partial(show_event, bar, files=files),
+            retry_failed=retry_failed,
+            retry_noisy=retry_noisy,
+        )
     store.compact()
     finish(found, found.skipped, out, as_json=as_json)
 
@@ -126,8 +127,10 @@ def say_device(found: DescribedDevice, out: Path) -> None:
         )
 
 
-def show_event(event: ProfileEvent, files: Mapping[str, OnnxFile] | None = None) -> None:
-    """Print one line of progress on standard error, so that standard output stays clean.
+def show_event(
+    bar: ProgressBar, event: ProfileEvent, files: Mapping[str, OnnxFile] | None = None
+) -> None:
+    """Show one event: the bar moves, and what has ended is a line.
 
     Parameters
     ----------
@@ -142,10 +145,9 @@ def show_event(event: ProfileEvent, files: Mapping[str, OnnxFile] | None = None)
     file = (files or {}).get(job.graph or "")
     label = file.model if file else job.label
     what = f"{label} {job.mode} batch {job.batch_size} {job.precision} {job.compiler}"
-    left = "" if event.remaining_s is None else f"  ({duration(event.remaining_s)} left)"
+    end = "" if event.remaining_s is None else end_in(event.remaining_s)
+    bar.advance(what, event.position - (event.kind is EventKind.STARTED), event.total, end)
     if event.kind is EventKind.STARTED:
-        if sys.stderr.isatty():
-            click.echo(f"{place} {what} ...{left}", err=True)
         return
     match event.outcome:
         case Success(measurement=measurement):
@@ -158,7 +160,7 @@ def show_event(event: ProfileEvent, files: Mapping[str, OnnxFile] | None = None)
             said = f"failed before ({event.failed_before}); --retry-failed measures it again"
         case _:
             said = "measured before"
-    click.echo(f"{place} {what}: {said}{left}", err=True)
+    bar.line(f"{place} {what}: {said}{end and f'  ({end})'}")
 
 
 def finish(

@@ -17,6 +17,10 @@ from perfmodel.traces.limits import TraceLimits
 #: Keys of objects from the outermost in; arrays count for nothing.
 JsonPath = tuple[str, ...]
 
+#: Where elements stand, which element of the arrays around them they belong to, counted from one
+#: (0 where only objects are around them), and the elements.
+JsonSection = tuple[JsonPath, int, list[Any]]
+
 #: A string that is not closed reaches to the end of what was read.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
 #: What can be passed over inside of a container, up to a bracket that has to be counted.
@@ -41,7 +45,7 @@ _CLOSES = {ord("}"): ord("{"), ord("]"): ord("[")}
 
 def json_sections(
     pieces: Iterator[bytes], wanted: Collection[JsonPath], *, name: str, limits: TraceLimits
-) -> Iterator[tuple[JsonPath, list[Any]]]:
+) -> Iterator[JsonSection]:
     """Yield elements of the wanted arrays in the order of the document, some thousands at a time.
 
     Raises
@@ -75,17 +79,19 @@ class _Walk:
         self._key = ""
         #: Containers that are open inside of an element or of one that leads nowhere.
         self._deep = 0
+        #: Elements of arrays on the way that were entered.
+        self._owner = 0
         #: Where elements begin and end that are not given out yet; None outside of wanted arrays.
         self._from: int | None = None
         self._last = 0
 
-    def batches(self) -> Iterator[tuple[JsonPath, list[Any]]]:
+    def batches(self) -> Iterator[JsonSection]:
         begun = False
         while self._fill():
             yield from self._tokens()
             begun = begun or self._at > 0
             if self._from is not None and self._last - self._from > _BATCH_BYTES:
-                yield self._path(), self._elements(self._last)
+                yield self._path(), self._owner, self._elements(self._last)
                 self._from = self._last
             self._drop(self._at if self._from is None else self._from)
         if self._open or self._deep or not begun:
@@ -94,7 +100,7 @@ class _Walk:
                 f"{'.'.join(self._path()) or 'nothing'!r}. It was cut; copy it again."
             )
 
-    def _tokens(self) -> Iterator[tuple[JsonPath, list[Any]]]:
+    def _tokens(self) -> Iterator[JsonSection]:
         """Look at what is new; yield the elements of arrays that end in it."""
         while True:
             if self._deep:
@@ -165,13 +171,14 @@ class _Walk:
         path = (*self._path(), *((self._key,) if self._key else ()))
         if len(self._open) > _DEPTH or not any(w[: len(path)] == path for w in self._wanted):
             return 1
+        self._owner += bool(self._open) and self._open[-1][0] == ord("[")
         self._open.append((bracket, self._key))
         self._key = ""
         if bracket == ord("[") and path in self._wanted:
             self._from = self._last = end
         return 0
 
-    def _closed(self, bracket: int, start: int) -> tuple[JsonPath, list[Any]] | None:
+    def _closed(self, bracket: int, start: int) -> JsonSection | None:
         """Close a container; return its elements where they are wanted."""
         if not self._open or self._open[-1][0] != _CLOSES[bracket]:
             raise InvalidTraceError(
@@ -179,7 +186,7 @@ class _Walk:
             )
         found = None
         if self._from is not None:
-            found = (self._path(), self._elements(start))
+            found = (self._path(), self._owner, self._elements(start))
             self._from = None
         self._open.pop()
         self._key = ""

@@ -73,6 +73,7 @@ _ALL = (
     ("trtexec", "nvidia.trtexec",
      "trtexec --exportProfile, --exportTimes or --exportLayerInfo, with metadata beside them."),
     ("rocpd", "amd.rocpd", "rocprofv3's database (rocpd), what ROCm 7 writes by default."),
+    ("pftrace", "amd.pftrace", "rocprofv3 --output-format pftrace: for Perfetto."),
     ("nsys-sqlite", "nvidia.nsys_sqlite", "Nsight Systems: nsys export --type sqlite."),
     ("nsys-stats", "nvidia.nsys_reports",
      "Nsight Systems: nsys stats --format csv (cuda_gpu_trace, cuda_gpu_kern_sum and others)."),
@@ -117,9 +118,11 @@ _INSTEAD = (
      "Execution traces are read of schemas 1.x."),
     (None, (".nsys-rep", ".qdrep", ".qdstrm", ".h5", ".jsonl"),
      "Export it: `nsys export --type sqlite FILE`, or `nsys stats --format csv FILE`."),
-    (None, (".pftrace", ".perfetto-trace", ".proto", ".otf2"),
-     "Traces for Perfetto and OTF2 are not read: record with `rocprofv3 --output-format csv` (or "
-     "json, or rocpd)."),
+    (None, (".pftrace", ".perfetto-trace", ".proto"),
+     "It does not begin as a trace for Perfetto does. Record it again."),
+    (re.compile(rb"OTF2"), (".otf2", ".evt", ".def"),
+     "OTF2 is not read: it is a folder of files without the ids that join kernels to calls. Give "
+     "the database, CSV, JSON or pftrace of the same run (`rocprofv3 --output-format rocpd`)."),
     (None, (".ncu-rep",), _NCU),
     (re.compile(rb"PK\x03\x04|\x28\xb5\x2f\xfd|\xfd7zXZ|BZh\d|7z\xbc\xaf"),
      (".zip", ".zst", ".xz", ".bz2", ".7z"), "Unpack it first; gzip is read as it is."),

@@ -36,7 +36,7 @@ class Table:
     name : str
         Of the file, for messages.
     rows : iterator of list of str
-        Each with as many cells as the header; an empty line ends the table.
+        Each with as many cells as the header.
     """
 
     name: str
@@ -133,15 +133,17 @@ def header_of(head: bytes, wanted: Callable[[frozenset[str]], bool]) -> tuple[st
 
 
 def open_table(path: Path, limits: TraceLimits, wanted: Callable[[frozenset[str]], bool]) -> Table:
-    """Open a table, plain or gzipped; what stands before its header is passed over.
+    """Open the one table of a file, plain or gzipped.
+
+    What stands before its header is passed over, and so are empty lines: rocprofv2 writes one
+    behind the header.
 
     Raises
     ------
     InvalidTraceError
         It has no such header. Further ones are raised while its rows are read.
     """
-    tables = read_tables(path, limits, wanted)
-    found = next(tables, None)
+    found = next(_tables(path, limits, wanted, parted=False), None)
     if found is None:
         raise InvalidTraceError(f"{path.name} has no table with the columns of its format.")
     return found
@@ -151,20 +153,30 @@ def read_tables(
     path: Path, limits: TraceLimits, wanted: Callable[[frozenset[str]], bool]
 ) -> Iterator[Table]:
     """Yield the tables of a file, parted by empty lines; each is to be read before the next."""
+    return _tables(path, limits, wanted, parted=True)
+
+
+def _tables(
+    path: Path, limits: TraceLimits, wanted: Callable[[frozenset[str]], bool], *, parted: bool
+) -> Iterator[Table]:
     lines = _Lines(path, limits)
     for line in lines:
         cells, delimiter = _header(line.encode(), wanted)
         if cells:
-            rows = _rows(path.name, len(cells), lines, delimiter)
+            rows = _rows(path.name, len(cells), lines, delimiter, parted=parted)
             yield Table(name=path.name, header=cells, rows=rows)
 
 
-def _rows(name: str, width: int, lines: _Lines, delimiter: str) -> Iterator[list[str]]:
+def _rows(
+    name: str, width: int, lines: _Lines, delimiter: str, *, parted: bool
+) -> Iterator[list[str]]:
     try:
         for number, row in enumerate(csv.reader(lines, delimiter=delimiter), start=1):
             lines.since_row = 0
-            if not row:
+            if not row and parted:
                 return
+            if not row:
+                continue
             if len(row) != width:
                 raise InvalidTraceError(
                     f"{name} has {len(row)} cells in row {number} under a header of {width}; the "

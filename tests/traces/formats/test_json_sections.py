@@ -25,7 +25,7 @@ def _pieces(text: bytes, size: int) -> Iterator[bytes]:
 
 def _sections(text: bytes, size: int) -> dict[tuple[str, ...], list[object]]:
     found: dict[tuple[str, ...], list[object]] = {}
-    for path, elements in json_sections(
+    for path, _, elements in json_sections(
         _pieces(text, size), WANTED, name="f", limits=DEFAULT_LIMITS
     ):
         found.setdefault(path, []).extend(elements)
@@ -38,12 +38,19 @@ def test_sections_do_not_depend_on_the_pieces(size: int) -> None:
     assert found == {("a",): DOCUMENT["a"], ("b", "c"): [[1], [2]], ("b", "d"): []}
 
 
+def test_elements_tell_which_element_of_an_array_around_them_they_are_of() -> None:
+    text = json.dumps({"a": [{"b": [1]}, {"c": 0}, {"b": [2], "d": [{"b": [9]}]}, {"b": []}]})
+    found = json_sections(_pieces(text.encode(), 3), [("a", "b")], name="f", limits=DEFAULT_LIMITS)
+    path = ("a", "b")
+    assert list(found) == [(path, 1, [1]), (path, 3, [2]), (path, 4, [])]
+
+
 def test_elements_come_in_batches() -> None:
     # Some MiB, of which one MiB at most is kept.
     text = json.dumps({"a": [{"n": n, "pad": "x" * 100} for n in range(40_000)]}).encode()
     batches = list(json_sections(_pieces(text, 2**18), [("a",)], name="f", limits=DEFAULT_LIMITS))
     assert len(batches) >= 3
-    assert [one["n"] for _, batch in batches for one in batch] == list(range(40_000))
+    assert [one["n"] for _, _, batch in batches for one in batch] == list(range(40_000))
 
 
 def test_every_cut_is_noticed() -> None:

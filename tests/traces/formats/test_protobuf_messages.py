@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from made_up_profiles import chakra_et, message, xplane
+from made_up_profiles import chakra_et, message, pftrace, xplane
 
 from perfmodel.errors import MissingExtraError
 from perfmodel.traces.formats.protobuf_messages import message_classes
@@ -25,7 +25,9 @@ def test_fields_are_read_and_others_passed_over() -> None:
     assert (found.number, [one.text for one in found.inner]) == (7, [b"\xff\xfe"] * 2)
 
 
-@pytest.mark.parametrize("content", [chakra_et(), xplane()], ids=["chakra", "xplane"])
+@pytest.mark.parametrize(
+    "content", [chakra_et(), xplane(), pftrace()], ids=["chakra", "xplane", "pftrace"]
+)
 def test_without_protobuf_the_extra_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
 ) -> None:

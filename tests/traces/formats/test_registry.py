@@ -18,7 +18,8 @@ CHROME = b'{"displayTimeUnit": "ns", "traceEvents": [{"ph": "X", "name": "fusion
     ("name", "content", "instead"),
     [
         ("a.nsys-rep", b"\0\1binary", "nsys export --type sqlite"),
-        ("a.pftrace", b"\x0a\x2b\x50\x01", "rocprofv3 --output-format csv"),
+        ("a.pftrace", b"\x0a\x03\x12\x01\x00", "Record it again"),
+        ("a.otf2", b"OTF2\x02\x02", "--output-format rocpd"),
         ("a.ncu-rep", b"NVR\0", "Nsight Systems"),
         ("a.json.zip", b"PK\3\4", "Unpack it first"),
         ("a.json", b"\x28\xb5\x2f\xfd\x04", "Unpack it first"),

@@ -39,7 +39,8 @@ _NO_COUNTERS = frozenset(
         "scratchperworkitem", "scr", "vgprcount", "vgpr", "archvgpr", "accumvgprcount",
         "accumvgpr", "sgprcount", "sgpr", "privatesegmentsize", "groupsegmentsize",
         "workgroupsize", "gridsize", "workgroupsizex", "workgroupsizey", "workgroupsizez",
-        "gridsizex", "gridsizey", "gridsizez", "grd", "wgp", "wavesize", "sig", "obj", "fbar",
+        "gridsizex", "gridsizey", "gridsizez", "grd", "wgp", "wgr", "wavesize", "sig", "obj",
+        "fbar",
     }
 )  # fmt: skip
 
@@ -65,7 +66,7 @@ def read(path: Path, limits: TraceLimits) -> Trace:
     builder.devices.extend(agents.devices(devices))
     builder.software.update(agents.software)
     _note_counters(builder, table)
-    _add_copies(builder, path, limits, agents)
+    _add_copies(builder, path, limits, agents, devices)
     return builder.build()
 
 
@@ -129,8 +130,13 @@ def _is_copies(columns: frozenset[str]) -> bool:
     return {"direction", "starttimestamp", "endtimestamp"} <= columns
 
 
-def _add_copies(builder: TraceBuilder, path: Path, limits: TraceLimits, agents: AgentTable) -> None:
-    """Add the copies of rocprofv3's table beside the one of its kernels."""
+def _add_copies(
+    builder: TraceBuilder, path: Path, limits: TraceLimits, agents: AgentTable, devices: set[str]
+) -> None:
+    """Add the copies of rocprofv3's table beside the one of its kernels.
+
+    What is copied to the host counts for the device that it comes from.
+    """
     beside = path.with_name(path.name.replace("kernel_trace.csv", "memory_copy_trace.csv"))
     if beside == path or not beside.is_file():
         return
@@ -138,13 +144,15 @@ def _add_copies(builder: TraceBuilder, path: Path, limits: TraceLimits, agents: 
     direction, start, end = (
         table.required(name) for name in ("Direction", "Start_Timestamp", "End_Timestamp")
     )
-    target = table.position("Destination_Agent_Id")
+    ends = [table.position(f"{end}_Agent_Id") for end in ("Destination", "Source")]
     for row in table.rows:
+        written = [row[end] for end in ends if end is not None]
+        device = next((one for one in written if one in devices), written[0] if written else "")
         start_ns = table.whole(row, start)
         builder.add_kernel(
             row[direction],
             start_ns=start_ns,
             duration_ns=duration_ns(table.name, row[direction], start_ns, table.whole(row, end)),
-            device=agents.index(row[target]) if target is not None else UNKNOWN,
+            device=agents.index(device),
             kind=KernelKind.COPY,
         )

@@ -16,8 +16,8 @@ from perfmodel.traces.limits import TraceLimits
 from perfmodel.traces.trace import UNKNOWN
 from perfmodel.traces.traced_devices import TracedDevice, traced_device
 
-#: ``"Agent 7"``, ``"7"``.
-_AGENT = re.compile(r"(?:Agent )?(\d{1,9})")
+#: ``"Agent 7"``, ``"7"``; GPUs alone are counted in ``"GPU 3"`` (``--agent-index type-relative``).
+_AGENT = re.compile(r"(?:Agent |GPU )?(\d{1,9})")
 #: Steppings of a chip: rocprofiler-compute calls an MI300X ``MI300X_A1``.
 _STEPPING = re.compile(r"_A\d$")
 
@@ -29,7 +29,7 @@ class AgentTable:
     Parameters
     ----------
     known : mapping of str to TracedDevice
-        By the name in a row, ``"Agent 2"``; the name ``""`` stands for every device.
+        By the name in a row, ``"Agent 2"`` or ``"GPU 0"``; the name ``""`` stands for every device.
     """
 
     known: Mapping[str, TracedDevice] = field(default_factory=dict)
@@ -94,7 +94,8 @@ def _agent_info(table: Table) -> AgentTable:
     node, kind = table.required("Node_Id"), table.required("Agent_Type")
     logical, cores = table.position("Logical_Node_Id"), table.position("Cu_Count")
     product, name = table.required("Product_Name"), table.position("Name")
-    known = {}
+    known: dict[str, TracedDevice] = {}
+    gpus = 0
     for row in table.rows:
         if row[kind].strip().upper() != "GPU":
             continue
@@ -106,6 +107,8 @@ def _agent_info(table: Table) -> AgentTable:
         )
         known[row[node]] = facts
         known[f"Agent {row[logical] if logical is not None else row[node]}"] = facts
+        known[f"GPU {gpus}"] = facts
+        gpus += 1
     return AgentTable(known=known)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,6 +26,8 @@ NAME = "rocprofv3-json"
 _ROOT = "rocprofiler-sdk-tool"
 _BEGINNING = re.compile(rb'\s*\{\s*"' + _ROOT.encode() + rb'"')
 _GPU = 2
+#: Correlation ids count from one in each process.
+_ID_BITS = 40
 #: Calls of HIP that copy memory carry the ids of copies, those that launch the ids of kernels.
 _AGENTS: JsonPath = (_ROOT, "agents")
 _SYMBOLS: JsonPath = (_ROOT, "kernel_symbols")
@@ -41,7 +43,7 @@ def recognise(head: bytes, path: Path) -> bool:
 
 
 def read(path: Path, limits: TraceLimits) -> Trace:
-    """Read kernels, copies and when each was launched.
+    """Read kernels, copies and when each was launched, of all processes.
 
     Raises
     ------
@@ -49,27 +51,21 @@ def read(path: Path, limits: TraceLimits) -> Trace:
         It is cut, or a record is not as rocprofv3 writes it.
     """
     run = _taken(path, limits, _Run.new(path.name, limits))
-    if run.early & run.kernel_names.keys():
+    if any(process.early & process.kernel_names.keys() for process in run.processes.values()):
         # Tools that sort members put records before what names them.
-        again = replace(_Run.new(path.name, limits), kernel_names=run.kernel_names,
-                        operation_names=run.operation_names)  # fmt: skip
-        run = _taken(path, limits, again)
+        run = _taken(path, limits, _Run.new(path.name, limits, known=run))
     return run.launches.build()
 
 
 def _taken(path: Path, limits: TraceLimits, run: _Run) -> _Run:
     """Return a run that has taken in a file."""
-    takers = {
-        _AGENTS: run.agent, _SYMBOLS: run.symbol, _STRINGS: run.operations,
-        _DISPATCHES: run.dispatch, _COPIES: run.copy, _CALLS: run.call,
-    }  # fmt: skip
-    for section, elements in json_sections(
-        unpacked(path, limits), takers.keys(), name=path.name, limits=limits
+    for section, number, elements in json_sections(
+        unpacked(path, limits), _TAKERS.keys(), name=path.name, limits=limits
     ):
-        take = takers[section]
+        process, take = run.process(number), _TAKERS[section]
         try:
             for element in elements:
-                take(element)
+                take(process, element)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InvalidTraceError(
                 f"{path.name} has a record under {'.'.join(section[1:])!r} that is not as "
@@ -80,11 +76,38 @@ def _taken(path: Path, limits: TraceLimits, run: _Run) -> _Run:
 
 @dataclass(frozen=True, kw_only=True)
 class _Run:
-    """What was read so far of one process."""
+    """What was read so far; ids of kernels, agents and calls count anew in each process."""
 
     builder: TraceBuilder
     file: str
     launches: LaunchCalls
+    processes: dict[int, _Process] = field(default_factory=dict)
+    #: The same file, read before.
+    known: Self | None = None
+
+    @classmethod
+    def new(cls, file: str, limits: TraceLimits, known: Self | None = None) -> Self:
+        """Return a run of which nothing was read."""
+        builder = TraceBuilder(NAME, limits)
+        return cls(builder=builder, file=file, launches=LaunchCalls(builder), known=known)
+
+    def process(self, number: int) -> _Process:
+        """Return a process by its place in the file."""
+        if number not in self.processes:
+            process = self.processes[number] = _Process(run=self, number=number)
+            if self.known is not None:
+                read_before = self.known.process(number)
+                process.kernel_names.update(read_before.kernel_names)
+                process.operation_names.update(read_before.operation_names)
+        return self.processes[number]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Process:
+    """What was read so far of one process."""
+
+    run: _Run
+    number: int
     device_of: dict[int, int] = field(default_factory=dict)
     kernel_names: dict[int, str] = field(default_factory=dict)
     operation_names: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -92,31 +115,27 @@ class _Run:
     #: Kernels that were met before their symbols.
     early: set[int] = field(default_factory=set)
 
-    @classmethod
-    def new(cls, file: str, limits: TraceLimits) -> Self:
-        """Return a run of which nothing was read."""
-        builder = TraceBuilder(NAME, limits)
-        return cls(builder=builder, file=file, launches=LaunchCalls(builder))
-
     def agent(self, agent: Mapping[str, Any]) -> None:
         if agent["type"] != _GPU:
             return
         index = int(agent.get("gpu_index", agent["node_id"]))
         self.device_of[int(agent["id"]["handle"])] = index
-        self.builder.devices.append(
-            traced_device(
-                index,
-                str(agent.get("product_name") or ""),
-                memory_bytes=sum(bank["size_in_bytes"] for bank in agent.get("mem_banks", ()))
-                or None,
-                multiprocessors=agent["cu_count"],
-                architecture=str(agent["name"]),
+        devices = self.run.builder.devices
+        if all(one.index != index for one in devices):
+            devices.append(
+                traced_device(
+                    index,
+                    str(agent.get("product_name") or ""),
+                    memory_bytes=sum(bank["size_in_bytes"] for bank in agent.get("mem_banks", ()))
+                    or None,
+                    multiprocessors=agent["cu_count"],
+                    architecture=str(agent["name"]),
+                )
             )
-        )
 
     def symbol(self, symbol: Mapping[str, Any]) -> None:
-        name = symbol.get("formatted_kernel_name") or symbol["kernel_name"]
-        self.kernel_names[int(symbol["kernel_id"])] = str(name)
+        name = symbol.get("formatted_kernel_name") or symbol.get("kernel_name")
+        self.kernel_names[int(symbol["kernel_id"])] = str(name or "")
 
     def operations(self, kind: Mapping[str, Any]) -> None:
         for number, name in enumerate(kind["operations"]):
@@ -140,10 +159,12 @@ class _Run:
 
     def call(self, record: Mapping[str, Any]) -> None:
         start_ns = int(record["start_timestamp"])
-        took_ns = duration_ns(self.file, "A call of HIP", start_ns, int(record["end_timestamp"]))
+        took_ns = duration_ns(
+            self.run.file, "A call of HIP", start_ns, int(record["end_timestamp"])
+        )
         name = self.operation_names.get((record.get("kind", 0), record.get("operation", 0)), "")
-        self.launches.add(
-            int(record["correlation_id"]["internal"]),
+        self.run.launches.add(
+            self._correlation(record),
             start_ns,
             took_ns,
             graph="GraphLaunch" in name,
@@ -158,13 +179,24 @@ class _Run:
         size_bytes: int,
     ) -> None:
         start_ns = int(record["start_timestamp"])
-        self.builder.add_kernel(
+        self.run.builder.add_kernel(
             name,
             start_ns=start_ns,
-            duration_ns=duration_ns(self.file, name, start_ns, int(record["end_timestamp"])),
+            duration_ns=duration_ns(self.run.file, name, start_ns, int(record["end_timestamp"])),
             device=self.device_of.get(int(agent["handle"]), UNKNOWN),
             stream=int(record.get("stream_id", {}).get("handle", UNKNOWN)),
             kind=kind,
             size_bytes=size_bytes,
         )
-        self.launches.of_kernels.append(int(record["correlation_id"]["internal"]))
+        self.run.launches.of_kernels.append(self._correlation(record))
+
+    def _correlation(self, record: Mapping[str, Any]) -> int:
+        """Return a number that a call and what it launched share, and no other process has."""
+        number = int(record["correlation_id"]["internal"])
+        return self.number << _ID_BITS | number if 0 < number < 1 << _ID_BITS else UNKNOWN
+
+
+_TAKERS = {
+    _AGENTS: _Process.agent, _SYMBOLS: _Process.symbol, _STRINGS: _Process.operations,
+    _DISPATCHES: _Process.dispatch, _COPIES: _Process.copy, _CALLS: _Process.call,
+}  # fmt: skip

@@ -19,7 +19,7 @@ from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.builder import TraceBuilder
 from perfmodel.traces.formats.graphs.node_rows import NodeRows
 from perfmodel.traces.formats.json_events import JsonEvents
-from perfmodel.traces.formats.protobuf_messages import message_classes
+from perfmodel.traces.formats.protobuf_messages import delimited, message_classes
 from perfmodel.traces.formats.unpacking import unpacked
 from perfmodel.traces.kernel_kinds import kernel_kind
 from perfmodel.traces.limits import TraceLimits
@@ -31,7 +31,6 @@ _BINARY = re.compile(rb"^[\x00-\xff]{1,2}(?:\x0a[\x00-\x40].{0,64})?\x12.\x0a\x0
 _JSON = re.compile(rb'\s*\{\s*"workload_graph"\s*:\s*\[')
 #: A call that kernels interrupt is written in parts: ``aten::batch_norm(0)``, ``(1)``.
 _PART = re.compile(r"(?<=\w)\(\d{1,6}\)$")
-_NODE_BYTES = 4 * 2**20
 _LONGEST_LIST = 2**16
 _COLLECTIVES = (5, 6, 7)
 _MESSAGES: Mapping[str, Mapping[str, tuple[int, str, bool]]] = {
@@ -127,7 +126,7 @@ class _ChakraNodes:
         classes = message_classes(_MESSAGES)
         from google.protobuf.message import DecodeError
 
-        messages = _delimited(pieces, self.file)
+        messages = delimited(pieces, self.file)
         try:
             header = classes["Header"].FromString(next(messages, b""))
             for attribute in header.attr:
@@ -185,36 +184,6 @@ class _ChakraNodes:
             thread=int(facts.get("tid", 0)) % 2**31,
             sequence=int(facts.get("seq_id", UNKNOWN)) if facts.get("seq_id", -1) >= 0 else UNKNOWN,
         )
-
-
-def _delimited(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """Yield messages that each stand after their length, a varint."""
-    buffer, at = b"", 0
-    for piece in pieces:
-        buffer, at = buffer[at:] + piece, 0
-        while (found := _varint(buffer, at)) is not None:
-            size, start = found
-            if size > _NODE_BYTES:
-                raise InvalidTraceError(
-                    f"{name} has a node of {size} bytes; no trace has. It is damaged: copy it "
-                    "again."
-                )
-            if start + size > len(buffer):
-                break
-            yield buffer[start : start + size]
-            at = start + size
-    if at != len(buffer):
-        raise InvalidTraceError(f"{name} is cut: it ends in the middle of a node. Copy it again.")
-
-
-def _varint(buffer: bytes, at: int) -> tuple[int, int] | None:
-    """Return a number of at most five bytes and where it ends; None where it is not whole yet."""
-    value = 0
-    for count, byte in enumerate(buffer[at : at + 5]):
-        value |= (byte & 0x7F) << 7 * count
-        if byte < 0x80:
-            return value, at + count + 1
-    return None if len(buffer) - at < 5 else (2**35, at)
 
 
 def _literal(text: bytes) -> Any:

@@ -176,7 +176,7 @@ def _span(
 
 def _entries(path: Path, limits: TraceLimits) -> Iterator[Mapping[str, Any]]:
     """Yield the elements of an array."""
-    for _, entries in json_sections(unpacked(path, limits), [()], name=path.name, limits=limits):
+    for _, _, entries in json_sections(unpacked(path, limits), [()], name=path.name, limits=limits):
         for entry in entries:
             if not isinstance(entry, dict):
                 raise InvalidTraceError(

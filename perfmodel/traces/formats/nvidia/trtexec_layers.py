@@ -38,7 +38,7 @@ def add_layers(builder: TraceBuilder, path: Path, limits: TraceLimits) -> Mappin
     rows: dict[str, int] = {}
     table = ArgumentTable(builder)
     pieces = unpacked(path, limits)
-    for _, layers in json_sections(pieces, [("Layers",)], name=path.name, limits=limits):
+    for _, _, layers in json_sections(pieces, [("Layers",)], name=path.name, limits=limits):
         for number, layer in enumerate(layers, start=len(rows)):
             # Without --profilingVerbosity=detailed a layer is its name alone.
             facts = layer if isinstance(layer, dict) else {"Name": layer}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from made_up_profiles import rocpd_database
+from made_up_profiles import ROCPD_4_0, ROCPD_4_1, rocpd_database
 
 from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.formats.registry import read_trace
@@ -14,8 +14,9 @@ from perfmodel.traces.trace import KernelKind
 DISPATCHES = "rocpd_kernel_dispatch_a1"
 
 
-def test_kernels_copies_and_what_launched_them(tmp_path: Path) -> None:
-    trace = read_trace(rocpd_database(tmp_path / "x.db"))
+@pytest.mark.parametrize("version", ["", ROCPD_4_1, ROCPD_4_0], ids=["3", "4.1", "4.0"])
+def test_kernels_copies_and_what_launched_them(tmp_path: Path, version: str) -> None:
+    trace = read_trace(rocpd_database(tmp_path / "x.db", version))
     kernels = trace.kernels
     assert trace.format == "rocpd"
     assert [trace.names[name] for name in kernels.name] == [
@@ -67,6 +68,10 @@ def test_equal_stacks_of_two_processes_are_not_mixed_up(tmp_path: Path) -> None:
         (f"DELETE FROM {DISPATCHES}; DELETE FROM rocpd_memory_copy_a1", "nothing that a GPU did"),
         (f"ALTER TABLE {DISPATCHES} RENAME COLUMN start TO start_id", "rocpd convert"),
         (f"DROP TABLE {DISPATCHES}", "rocpd convert"),
+        (
+            f"{ROCPD_4_0} DELETE FROM rocpd_timestamp_a1 WHERE value = 8000",
+            "'None' in a column 'end'",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(tmp_path: Path, statement: str, reason: str) -> None:

@@ -15,6 +15,7 @@ COPIES = """\
 "Kind","Direction","Stream_Id","Source_Agent_Id","Destination_Agent_Id","Correlation_Id",\
 "Start_Timestamp","End_Timestamp"
 "MEMORY_COPY","MEMORY_COPY_HOST_TO_DEVICE",0,"Agent 0","Agent 2",3,4000,4600
+"MEMORY_COPY","MEMORY_COPY_DEVICE_TO_HOST",0,"Agent 2","Agent 0",4,9600,9700
 """
 COUNTERS = """\
 Dispatch_ID,GPU_ID,Queue_ID,PID,TID,Grid_Size,Kernel_Name,Start_Timestamp,End_Timestamp,SQ_WAVES
@@ -39,12 +40,14 @@ def test_kernel_trace_with_its_agents_and_copies(tmp_path: Path) -> None:
         tmp_path, x_kernel_trace=KERNEL_TRACE, x_agent_info=AGENT_INFO, x_memory_copy_trace=COPIES
     )
     trace = read_trace(path)
-    # 8000 - 5000, 9500 - 9000, 4600 - 4000; the first starts 1000 ns after the copy.
-    assert trace.kernels.duration_ns.tolist() == [3000, 500, 600]
-    assert trace.kernels.start_ns.tolist() == [1000, 5000, 0]
-    kinds = [KernelKind.COMPUTE, KernelKind.COLLECTIVE, KernelKind.COPY]
+    # 8000 - 5000, 9500 - 9000, 4600 - 4000, 9700 - 9600; the first starts 1000 ns after the copy.
+    assert trace.kernels.duration_ns.tolist() == [3000, 500, 600, 100]
+    assert trace.kernels.start_ns.tolist() == [1000, 5000, 0, 5600]
+    kinds = [KernelKind.COMPUTE, KernelKind.COLLECTIVE, KernelKind.COPY, KernelKind.COPY]
     assert trace.kernels.kind.tolist() == kinds
-    assert trace.kernels.stream.tolist() == [3, 3, -1]
+    assert trace.kernels.stream.tolist() == [3, 3, -1, -1]
+    # What goes to the host comes from the device.
+    assert trace.kernels.device.tolist() == [2, 2, 2, 2]
     device = trace.device(2)
     assert device is not None
     assert (device.accelerator, device.multiprocessors) == ("MI300X", 304)
@@ -53,6 +56,26 @@ def test_kernel_trace_with_its_agents_and_copies(tmp_path: Path) -> None:
 def test_a_table_without_agents_beside_it_has_devices_without_names(tmp_path: Path) -> None:
     trace = read_trace(_written(tmp_path, kernel_trace=KERNEL_TRACE))
     assert [(device.index, device.accelerator) for device in trace.devices] == [(2, None)]
+
+
+def test_agents_may_be_counted_by_their_type(tmp_path: Path) -> None:
+    """``--agent-index type-relative``: the second GPU of a machine with one CPU."""
+    two = AGENT_INFO.replace(
+        '4,2,"GPU"', '3,1,"GPU",110,"gfx90a","AMD","AMD Instinct MI250X"\n4,2,"GPU"'
+    )
+    path = _written(
+        tmp_path, x_kernel_trace=KERNEL_TRACE.replace("Agent 2", "GPU 1"), x_agent_info=two
+    )
+    trace = read_trace(path)
+    assert trace.kernels.device.tolist() == [1, 1]
+    assert [(device.index, device.accelerator) for device in trace.devices] == [(1, "MI300X")]
+
+
+def test_empty_lines_are_passed_over(tmp_path: Path) -> None:
+    """rocprofv2 ends its header with two line breaks."""
+    header, row = ROCPROF_V1.strip().split("\n")
+    trace = read_trace(_written(tmp_path, results=f"{header}\n\n{row}\n\n{row}\n\n"))
+    assert trace.kernels.duration_ns.tolist() == [750, 750]
 
 
 def test_handles_of_agents_are_numbered(tmp_path: Path) -> None:

@@ -35,9 +35,12 @@ def test_kernels_copies_devices_and_launches(tmp_path: Path) -> None:
     assert [(d.index, d.accelerator) for d in trace.devices] == [(0, "MI300X")]
 
 
-def test_a_kernel_without_a_symbol_keeps_its_number(tmp_path: Path) -> None:
+@pytest.mark.parametrize("symbols", [[], [{"kernel_id": 5}]])
+def test_a_kernel_without_a_symbol_keeps_its_number(
+    tmp_path: Path, symbols: list[dict[str, int]]
+) -> None:
     document = rocprofv3_json()
-    document["rocprofiler-sdk-tool"][0]["kernel_symbols"] = []
+    document["rocprofiler-sdk-tool"][0]["kernel_symbols"] = symbols
     trace = read_trace(_written(tmp_path, document))
     assert trace.names[trace.kernels.name[0]].startswith("kernel 5")
 
@@ -50,6 +53,28 @@ def test_the_order_of_members_does_not_matter(tmp_path: Path) -> None:
     names = [trace.names[position] for position in trace.kernels.name]
     assert names == ["gemm(float*)", "MEMORY_COPY_HOST_TO_DEVICE"]
     assert len(trace.devices) == 1
+
+
+@pytest.mark.parametrize("sort_keys", [False, True])
+def test_processes_of_one_file_are_told_apart(tmp_path: Path, sort_keys: bool) -> None:
+    """The second has the ids of the first: kernel 5 is another, agent 31 its second device."""
+    document = rocprofv3_json()
+    second = rocprofv3_json()["rocprofiler-sdk-tool"][0]
+    document["rocprofiler-sdk-tool"].append(second)
+    second["agents"].insert(1, {**second["agents"][1], "id": {"handle": 29}})
+    second["agents"][2].update(gpu_index=1)
+    second["kernel_symbols"][0].update(formatted_kernel_name="axpy(float*)")
+    # Launched by nothing that the file holds; its call would be the first process's.
+    second["buffer_records"]["hip_api"] = []
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(document, sort_keys=sort_keys))
+    trace = read_trace(path)
+    computed = trace.kernels.kind == KernelKind.COMPUTE
+    names = [trace.names[position] for position in trace.kernels.name[computed]]
+    assert names == ["gemm(float*)", "axpy(float*)"]
+    assert trace.kernels.device[computed].tolist() == [0, 1]
+    assert (trace.kernels.launch_start_ns[computed] >= 0).tolist() == [True, False]
+    assert sorted(device.index for device in trace.devices) == [0, 1]
 
 
 def test_kernels_of_a_graph_are_told(tmp_path: Path) -> None:

@@ -149,9 +149,9 @@ def test_chakra_in_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (lambda content: content[:-3], "ends in the middle of a node"),
-        (lambda content: content + varint(2**30), "has a node of 1073741824 bytes"),
-        (lambda content: content + b"\xff" * 9, "has a node of"),
+        (lambda content: content[:-3], "ends in the middle of a message"),
+        (lambda content: content + varint(2**30), "has a message of 1073741824 bytes"),
+        (lambda content: content + b"\xff" * 9, "has a message of"),
         (lambda content: content + varint(2) + b"\x0f\x0f", "no Chakra node"),
         (lambda content: content + varint(11) + message([(1, 2**63)]), "has a node that is none"),
     ],
