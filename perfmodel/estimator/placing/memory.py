@@ -20,6 +20,7 @@ from perfmodel.placement.memory.memory import (
     memory_estimate,
     oom_probability,
 )
+from perfmodel.placement.memory.memory_demand import divides_data
 from perfmodel.placement.memory.memory_parts import MemoryPlan
 from perfmodel.placement.plans.compiled_memory import compiled_memory_bytes
 from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice
@@ -61,7 +62,9 @@ def _memory_on(prepared: PreparedJob, placement: ResolvedPlacement, kind: Kind) 
     """Return the memory of one accelerator of a kind; it is worked out once for all that agree."""
     plan = placement.fabric.plan
     # Replicas that share nothing out hold the same, however many they are beyond one.
-    plain = not (placement.is_split or plan.zero_stage or plan.offload)
+    plain = not (
+        placement.is_split or plan.zero_stage or plan.offload or divides_data(prepared.job)
+    )
     told_apart = (placement.count > 1, plan.sequence_parallel) if plain else plan
     return prepared.once(
         kind.accelerator,

@@ -192,8 +192,12 @@ def held_share(job: Job | None, replicas: npt.ArrayLike) -> FloatArray:
     ([1.0, 0.75, 0.625], [1.0, 1.0, 1.0])
     """
     count = np.asarray(replicas, dtype=np.float64)
-    is_divided = job is not None and job.model in _DATA_ON_DEVICE
-    return np.asarray((1 + 1 / count) / 2 if is_divided else np.ones(count.shape))
+    return np.asarray((1 + 1 / count) / 2 if divides_data(job) else np.ones(count.shape))
+
+
+def divides_data(job: Job | None) -> bool:
+    """Tell whether replicas divide a data set on their devices: the more, the less each holds."""
+    return job is not None and job.model in _DATA_ON_DEVICE
 
 
 def generation(accelerator: AcceleratorSpec) -> str:

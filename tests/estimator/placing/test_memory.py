@@ -102,3 +102,12 @@ def test_a_search_counts_memory_as_single_answers_do(estimator: Estimator) -> No
         assert plan.memory_bytes == pytest.approx(answer.memory.peak_bytes)
         assert answer.memory.fits
         assert plan.step_time_s == pytest.approx(answer.step_time_s, rel=0.1)
+
+
+def test_memory_is_that_of_the_count_whatever_was_asked_before(estimator: Estimator) -> None:
+    # Replicas of a recommender divide its data set: each holds less, the more there are.
+    job = Job(model="zoo/ncf", mode=Mode.TRAINING, batch_size=64)
+    placements = [parse_placement(f"{count}xT4") for count in (2, 8, 4)]
+    asked = [estimator.estimate(job, one).memory.peak_bytes for one in placements]
+    assert asked == estimator.matrix([job], placements).peak_bytes[0].tolist()
+    assert asked[0] > asked[2] > asked[1]
