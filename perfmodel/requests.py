@@ -49,7 +49,10 @@ _PART = re.compile(r"/(?P<name>[^/]+)(?:(?<=/job)/(?P<field>[^/]+))?")
 #: What stands in the place of something that is wrong and must be there, to look for what else is.
 _PLAIN_JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 1}
 _PLAIN: dict[str, Any] = {"job": _PLAIN_JOB, "placement": "A100-SXM4-80GB", "observations": None}
-_OBSERVATION_FIELDS = tuple(field.name for field in dataclasses.fields(Observation))
+#: Who reported a step is not for whoever asks to say.
+_OBSERVATION_FIELDS = tuple(
+    field.name for field in dataclasses.fields(Observation) if field.name != "reporter"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

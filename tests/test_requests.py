@@ -150,6 +150,7 @@ def test_observations_of_the_job_come_with_the_question() -> None:
         ({"sync_time_s": 0.6}, "/observations/0/sync_time_s", "part of step_time_s"),
         ({"batch_size": 0}, "/observations/0/batch_size", "whole number"),
         ({"throughput": 3}, "/observations/0/throughput", "throughput"),
+        ({"reporter": "somebody"}, "/observations/0/reporter", "Unknown field 'reporter'"),
         ({"placement": "0xT4"}, "/observations/0/placement", "count"),
     ],
 )
