@@ -34,7 +34,7 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.job import Job, own_batch, type_word
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
 from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps
-from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.calibration.observation import Observation, heard
 from perfmodel.placement.calibration.observed_steps import ObservedSteps, same_cells
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
 from perfmodel.placement.calibration.step_cells import StepCells
@@ -165,6 +165,7 @@ class ObservedJobType:
         """
         word = type_word(job)
         own, _, of_others = divided(core, observations, partial(_is_of, word=word))
+        own = heard(own)
         if of_others:
             told = (told or ToldJobs(core, ())).with_others(of_others)
         placements, kept = modelled(core, own, job.mode, pointer="/observations")
@@ -172,7 +173,7 @@ class ObservedJobType:
         found = cls(
             job=job,
             catalog=core.accelerators,
-            observations=tuple(sorted(observations, key=attrgetter("content"))),
+            observations=tuple(sorted((*own, *of_others), key=attrgetter("content"))),
             told=told or None,
             strangers=strangers,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perfmodel.graph.job import Job
@@ -45,3 +46,19 @@ class Observation:
             -1.0 if self.sync_time_s is None else self.sync_time_s, self.reporter,
             "" if self.job is None else repr(self.job),
         )  # fmt: skip
+
+
+def heard(observations: Sequence[Observation]) -> list[Observation]:
+    """Return observed steps of a job without what others say of cells that whoever asks measured.
+
+    Parameters
+    ----------
+    observations : sequence of Observation
+        Of one job.
+    """
+    measured = {_cell(one) for one in observations if not one.reporter}
+    return [one for one in observations if not one.reporter or _cell(one) not in measured]
+
+
+def _cell(seen: Observation) -> tuple[object, ...]:
+    return seen.placement, seen.batch_size, seen.accumulation_steps

@@ -100,6 +100,14 @@ def test_the_order_of_observations_does_not_matter(ask) -> None:
     assert backwards.step_time_s == ask(f"3x({HOST})@eth-10g").step_time_s
 
 
+def test_what_whoever_asks_measured_stands_over_what_is_stored_of_it(ask) -> None:
+    stored = [replace(one, reporter="somebody") for one in OBSERVED]
+    slower = [replace(one, step_time_s=3 * one.step_time_s, sync_time_s=None) for one in stored]
+    for place in (HOST, "A100-SXM4-40GB", f"4x({HOST})@eth-10g"):
+        assert ask(place, observed=[*stored, *OBSERVED]) == ask(place)
+        assert ask(place, observed=[*OBSERVED, *slower]) == ask(place)
+
+
 def test_a_device_without_steps_is_less_sure(ask) -> None:
     here, there = ask(HOST), ask("4xT4")
     assert there.basis is Basis.TRANSFERRED
