@@ -222,14 +222,16 @@ def _measured(row: tuple[str, int, float, float]) -> SiaStep:
         raise InvalidInputError(
             f"A measured row of Sia is ({', '.join(SiaStep._fields)}); got {row!r}."
         )
-    step = SiaStep(*row)
-    cell = f"{step.placement} with {step.local_bsz}"
-    step_s = measured_number(step.step_time, f"The step time of {cell}")
-    if measured_number(step.sync_time, f"The sync time of {cell}", or_zero=True) > step_s:
+    # Readers of CSV take digits for a number.
+    placement, local_bsz = str(row[0]), row[1]
+    cell = f"{placement} with {local_bsz}"
+    step_s = measured_number(row[2], f"The step time of {cell}")
+    sync_s = measured_number(row[3], f"The sync time of {cell}", or_zero=True)
+    if sync_s > step_s:
         raise InvalidInputError(
-            f"The sync time of {cell} is a part of its step; got {step.sync_time} of {step_s}."
+            f"The sync time of {cell} is a part of its step; got {sync_s} of {step_s}."
         )
-    return step
+    return SiaStep(placement, local_bsz, step_s, sync_s)
 
 
 def _observation(step: SiaStep, cluster: SiaCluster, row: int) -> SeenInMatrix:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from adapter_world import training
 from published_files import published
@@ -152,6 +153,21 @@ def test_a_measured_row_stays_where_the_memory_is_predicted_too_small(estimator:
     assert again.left_out == ("1 4: does not fit into memory", "2 4: does not fit into memory")
 
 
+def test_rows_are_taken_as_readers_of_csv_give_them(service: Service) -> None:
+    job, placements = training("timm/small"), ["1", "2", "44"]
+    plain = [("1", 16, 0.02, 0.0), ("44", 16, 0.05, 0.03)]
+    numbers = [
+        (np.int64(name), np.int64(size), np.float64(step_s), np.float64(sync_s))
+        for name, size, step_s, sync_s in plain
+    ]
+    expected, found = (
+        steps(service, job, AWS, local_batch_sizes=[16], placements=placements, observed=rows)
+        for rows in (plain, numbers)
+    )
+    assert found == expected
+    assert found.placements_csv() == expected.placements_csv()
+
+
 @pytest.mark.parametrize(
     ("row", "said"),
     [
@@ -160,6 +176,7 @@ def test_a_measured_row_stays_where_the_memory_is_predicted_too_small(estimator:
         (("1", 16, 0.1, -0.1), "zero or above; got -0.1"),
         (("1", 16, 0.1, 0.2), "part of its step; got 0.2 of 0.1"),
         (("5", 16, 0.1, 0.0), "digit from 1 to 4"),
+        ((4.0, 16, 0.1, 0.0), "digit from 1 to 4"),
         (("1", 16, 0.1), "measured row of Sia is"),
     ],
 )

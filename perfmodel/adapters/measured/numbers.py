@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 
 from perfmodel.errors import InvalidInputError
 
@@ -22,9 +23,10 @@ def measured_number(value: object, what: str, *, or_zero: bool = False) -> float
     InvalidInputError
         No number, or none above zero.
     """
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and math.isfinite(value) and (value > 0 or (or_zero and value == 0)):  # type: ignore[arg-type, operator]
-        return float(value)  # type: ignore[arg-type]
+    if isinstance(value, Real) and not isinstance(value, bool):
+        number = float(value)
+        if math.isfinite(number) and (number > 0 or (or_zero and number == 0)):
+            return number
     least = "zero or above" if or_zero else "above zero"
     raise InvalidInputError(
         f"{what} must be a number {least}; got {value!r}. Leave out what was not measured."

@@ -9,6 +9,7 @@ import json
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Integral, Real
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import urlencode, urlsplit
 
@@ -116,11 +117,21 @@ def _encoded(call: Call[Any]) -> bytes | None:
     if call.body is None or isinstance(call.body, bytes):
         return call.body
     try:
-        return json.dumps(call.body, allow_nan=False, separators=(",", ":")).encode()
+        text = json.dumps(call.body, allow_nan=False, separators=(",", ":"), default=_plain_number)
+        return text.encode()
     except (TypeError, ValueError) as error:
         raise InvalidInputError(
             f"The body for {call.path} cannot be written as JSON: {error}."
         ) from error
+
+
+def _plain_number(value: object) -> float:
+    """Return a number of another library, such as NumPy's, as one of Python."""
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
 def read_reply(call: Call[T], reply: Reply, *, request_id: str) -> T:
