@@ -135,15 +135,23 @@ class Strangers:
     def tables(self) -> TypeTables | None:
         """The cells of all job types, for completion; None where there are none."""
         catalog: Catalog = self._core.accelerators
-        seen = [
+        seen = sorted(self._of_types, key=attrgetter("content"))
+        return TypeTables.of(None, seen, catalog) if seen else None
+
+    @cached_property
+    def reporters_of_types(self) -> int:
+        """How many reporters stand behind :attr:`tables`."""
+        return len({one.reporter for one in self._of_types})
+
+    @cached_property
+    def _of_types(self) -> list[Observation]:
+        return [
             one
             for one in self.observations
             if one.job is not None
             and one.job.job_type is not None
-            and has_accelerators(catalog, one.placement)
+            and has_accelerators(self._core.accelerators, one.placement)
         ]
-        seen.sort(key=attrgetter("content"))
-        return TypeTables.of(None, seen, catalog) if seen else None
 
     @cached_property
     def _by_machine(self) -> dict[str, dict[str, dict[str, list[Observation]]]]:

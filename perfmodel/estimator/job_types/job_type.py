@@ -140,6 +140,14 @@ class ObservedJobType:
             return TypeTables.of(self.job, known, self.catalog, self.cells_prior)
         return shared
 
+    @property
+    def reporters_beside(self) -> int:
+        """How many reporters of other jobs stand behind :attr:`tables`; 0 where it has its own."""
+        strangers = self.strangers
+        if strangers is None or self.tables is not strangers.tables:
+            return 0
+        return strangers.reporters_of_types
+
     @classmethod
     def of(
         cls,

@@ -18,12 +18,14 @@ import numpy as np
 
 from perfmodel.client.answers import Breakdown, Memory, Throughput
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.guessed_rows import is_modelled, observed_cells
+from perfmodel.estimator.evidence.guessed_rows import TypeTables, is_modelled, observed_cells
+from perfmodel.estimator.evidence.strangers import SAID
 from perfmodel.estimator.job_types.job_type import JobTypeSteps, ObservedJobType
 from perfmodel.estimator.job_types.limited_steps import limited, not_modelled, seen_under
 from perfmodel.estimator.placing.cells import CellStep, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.slowdowns import Neighbours
+from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.job import Job, own_batch, split_label
 from perfmodel.intervals import COVERAGE, DEVIATIONS
 from perfmodel.placement.estimate import Estimate, StepNumbers
@@ -178,6 +180,7 @@ def _by_completion(of: ObservedJobType, asked: Sequence[_Asked]) -> list[CellSte
     cells, table = _asked_cells(of, placements), of.tables.steps
     micro_batches = of.job.accumulation_steps
     found, alone = table.complete(cells), table.complete(cells.on_one_accelerator())
+    told = _by_others(of, cells, found.median_s)
     steps = []
     for at, placement in enumerate(placements):
         ends = (found.median_s[at], found.low_s[at], found.high_s[at])
@@ -189,10 +192,25 @@ def _by_completion(of: ObservedJobType, asked: Sequence[_Asked]) -> list[CellSte
             beyond = step_s - compute_s
             parts = StepNumbers(compute_s, beyond, communication_s=beyond)
         seen = seen_under(placement.placement, of.own_placements)
-        said = () if seen else not_modelled(placement.placement)
+        said = (*told[at], *(() if seen else not_modelled(placement.placement)))
         nearest, times = tuple(nearest_labels(table, found, at)), (step_s, low_s, high_s)
         steps.append(_cell(of, placement, parts, times, found.basis[at], nearest, said))
     return steps
+
+
+def _by_others(
+    of: ObservedJobType, cells: JobTypeCells, median_s: FloatArray
+) -> list[tuple[str, ...]]:
+    """Say of each cell how far what others reported of their job types moved it."""
+    reporters = of.reporters_beside
+    if not reporters:
+        return [()] * len(cells)
+    in_general = TypeTables.of(of.job, (), of.catalog).steps.complete(cells)
+    factors = (median_s / in_general.median_s).tolist()
+    return [
+        (OTHER_TYPES_WARNING.format(reporters, factor),) if abs(math.log(factor)) > SAID else ()
+        for factor in factors
+    ]
 
 
 def _cell(
@@ -232,6 +250,12 @@ def _asked_cells(of: ObservedJobType, placements: Sequence[ResolvedPlacement]) -
 NO_GRAPH_WARNING = (
     "The job is known by its type alone: its memory is not known, and its step is divided as far "
     "as observed steps tell."
+)
+
+#: Said where other job types that were reported move a job of which nothing was observed.
+OTHER_TYPES_WARNING = (
+    "What {0} reporters saw of other job types makes the step {1:.2g} times as long as jobs in "
+    "general take."
 )
 
 #: Said where no cell of the job was observed and nothing goes by its name.

@@ -328,6 +328,27 @@ def test_jobs_never_observed_share_the_cells_of_all(estimator: Estimator) -> Non
     assert own.known == plain.known
 
 
+def test_other_job_types_that_move_an_unknown_one_are_said(estimator: Estimator) -> None:
+    job, place = replace(JOB, job_type="unknown"), parse_placement(HOST)
+    in_general = estimator.estimate(job, place)
+    for times in (0.1, 10.0):
+        stored = [
+            replace(
+                seen(HOST, 32, times * in_general.step_time_s, None, replace(JOB, job_type=name)),
+                reporter=f"reporter {at % 2}",
+            )
+            for at, name in enumerate("abcdef")
+        ]
+        known = estimator.job_type(job, (), Strangers(estimator.core, stored))
+        moved = estimator.answer_type(known, estimator.core.resolve(place))
+        factor = moved.step_time_s / in_general.step_time_s
+        assert (factor > 1.1) == (times > 1) and abs(factor - 1) > 0.1
+        assert f"2 reporters saw of other job types makes the step {factor:.2g} times" in " ".join(
+            moved.warnings
+        )
+    assert not any("reporters" in text for text in in_general.warnings)
+
+
 def test_a_faster_machine_is_one_for_all_jobs(ask) -> None:
     """A job never seen on T4 goes by how others do there and where it was seen."""
     others = [
