@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -85,7 +85,9 @@ class ObservedSteps(Columns):
         pooled = type(self)(
             cells=first, step_time_s=step, sync_time_s=sync, repeats=repeats, scatter=scatter
         )
-        return pooled.take(pooled.cells.order(step, np.nan_to_num(sync, nan=-1.0)))
+        ordered = pooled.take(pooled.cells.order(step, np.nan_to_num(sync, nan=-1.0)))
+        # Codes of placements are in the order in which rows came.
+        return replace(ordered, cells=ordered.cells.coded_in_order())
 
     def _pooled_cell(self, rows: Sequence[int]) -> tuple[float, float, float, float]:
         """Return the step, its synchronisation, and how many measurements scatter how far."""

@@ -197,6 +197,11 @@ class StepCells(Columns):
         keys = [getattr(self, name) for name in (*_TEXTS, *_FLAGS, *_NUMBERS)]
         return np.lexsort(tuple(reversed([*keys, *parts, *last]))).astype(np.int64)
 
+    def coded_in_order(self) -> Self:
+        """Return the same rows with codes of placements that follow from their order alone."""
+        _, first, codes = np.unique(self.place, return_index=True, return_inverse=True)
+        return replace(self, place=np.argsort(np.argsort(first))[codes])
+
 
 def _codes_of(pieces: Sequence[StepCells]) -> Codes:
     """Return the codes of placements of all pieces; none is in two of them."""

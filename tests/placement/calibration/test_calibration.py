@@ -61,6 +61,17 @@ def test_the_order_of_observations_does_not_matter():
     assert one.log_sd.tobytes() == other.log_sd.tobytes()
 
 
+def test_pooled_rows_hold_nothing_of_the_order_in_which_they_came():
+    seen = world.measured(world.cells(), device=0.3, communication=1.0, seed=2)
+    shuffled = seen.take(np.random.default_rng(0).permutation(len(seen.cells)))
+    # Codes of placements are given as rows come, and sums go by their order.
+    first, codes = np.unique(shuffled.cells.place, return_index=True, return_inverse=True)[1:]
+    as_they_came = replace(shuffled.cells, place=np.argsort(np.argsort(first))[codes])
+    one, other = seen.pooled(), replace(shuffled, cells=as_they_came).pooled()
+    assert one.cells.place.tobytes() == other.cells.place.tobytes()
+    assert one.cells.identities() == other.cells.identities()
+
+
 def test_an_observed_cell_is_answered_near_its_measurement():
     at = world.cells(((8, 2, 4),), (32,))
     odd = world.measured(world.cells(), device=0.2)
