@@ -54,8 +54,17 @@ _LEAST_SPREAD, _DOUBT = 0.4, 0.25
 def transformer_training(prepared: PreparedJob) -> TransformerTraining | None:
     """Return the transformer that a job trains; None where none is recognised.
 
-    Its dimensions come from the name or config of the model, else from its graph.
+    Its dimensions come from the name or config of the model, else from its graph. Where predictions
+    for one accelerator set the scale, the software of that one step carries every plan out: the
+    ratio of two would count as scaling what they differ by.
     """
+    found = _recognised(prepared)
+    if found is None or prepared.has_plan_engine or found.stack is not Stack.TORCH:
+        return found
+    return replace(found, split_stack=Stack.TORCH)
+
+
+def _recognised(prepared: PreparedJob) -> TransformerTraining | None:
     job, share = prepared.job, prepared.trained_share
     named = TransformerTraining.of(job)
     if named is not None:
