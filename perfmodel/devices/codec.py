@@ -86,7 +86,9 @@ def spec_from_dict(plain: Mapping[str, Any], *, pointer: str = "") -> Accelerato
     for name in _OPTIONAL_INTEGERS:
         given = plain.get(name)
         values[name] = None if given is None else _count(given, f"{pointer}/{name}")
-    values |= {name: _flag(plain.get(name, False), f"{pointer}/{name}") for name in _OPTIONAL_FLAGS}
+    for name in _OPTIONAL_FLAGS:
+        given = plain.get(name)
+        values[name] = False if given is None else _flag(given, f"{pointer}/{name}")
     values["link"] = None if plain.get("link") is None else _text(plain, "link", pointer)
     values["notes"] = _text(plain, "notes", pointer, empty=True) if "notes" in plain else ""
     values["peak_flops"] = _rates(plain["peak_flops"], f"{pointer}/peak_flops")
