@@ -25,11 +25,12 @@ _OPTIONAL_NUMBERS = (
     "link_bandwidth_bytes_per_s",
 )
 _OPTIONAL_INTEGERS = ("year", "core_count")
+_OPTIONAL_FLAGS = ("has_fp4",)
 _FIELDS = tuple(field.name for field in fields(AcceleratorSpec))
 
 
 def spec_to_dict(spec: AcceleratorSpec) -> dict[str, Any]:
-    """Return a spec as plain JSON types; what is unknown (None) or empty is left out.
+    """Return a spec as plain JSON types; what is unknown (None), empty or not so is left out.
 
     Returns
     -------
@@ -39,7 +40,7 @@ def spec_to_dict(spec: AcceleratorSpec) -> dict[str, Any]:
     plain: dict[str, Any] = {}
     for name in _FIELDS:
         value = getattr(spec, name)
-        if value is None or value == "" or value == {}:
+        if value is None or value is False or value == "" or value == {}:
             continue
         plain[name] = dict(value) if isinstance(value, Mapping) else value
     return plain
@@ -85,6 +86,9 @@ def spec_from_dict(plain: Mapping[str, Any], *, pointer: str = "") -> Accelerato
     for name in _OPTIONAL_INTEGERS:
         given = plain.get(name)
         values[name] = None if given is None else _count(given, f"{pointer}/{name}")
+    for name in _OPTIONAL_FLAGS:
+        given = plain.get(name)
+        values[name] = False if given is None else _flag(given, f"{pointer}/{name}")
     values["link"] = None if plain.get("link") is None else _text(plain, "link", pointer)
     values["notes"] = _text(plain, "notes", pointer, empty=True) if "notes" in plain else ""
     values["peak_flops"] = _rates(plain["peak_flops"], f"{pointer}/peak_flops")
@@ -136,6 +140,14 @@ def _count(value: object, pointer: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
         raise InvalidInputError(
             f"{pointer.rpartition('/')[2]} must be an integer > 0; got {value!r}.", pointer=pointer
+        )
+    return value
+
+
+def _flag(value: object, pointer: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidInputError(
+            f"{pointer.rpartition('/')[2]} must be true or false; got {value!r}.", pointer=pointer
         )
     return value
 

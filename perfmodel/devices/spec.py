@@ -66,6 +66,8 @@ class AcceleratorSpec:
         fp16 peak with fp16 accumulation (the headline figure of GeForce cards), where it differs.
     matmul_flops_per_s : float or None
         Fastest large bf16 matrix product that was measured, where anybody did.
+    has_fp4 : bool
+        Matrix units multiply elements of four bits, twice as many as of eight at least.
     memory_bytes, bandwidth_bytes_per_s : float
         Device memory and its peak bandwidth.
     cache_bytes : float or None
@@ -97,6 +99,7 @@ class AcceleratorSpec:
     bandwidth_bytes_per_s: float
     peak_flops_fp16_accumulate: float | None = None
     matmul_flops_per_s: float | None = None
+    has_fp4: bool = False
     cache_bytes: float | None = None
     core_count: int | None = None
     clock_hz: float | None = None

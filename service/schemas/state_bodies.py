@@ -96,6 +96,7 @@ class AcceleratorFacts(BaseModel):
     bandwidth_bytes_per_s: float = Field(gt=0)
     peak_flops_fp16_accumulate: float | None = Field(None, gt=0)
     matmul_flops_per_s: float | None = Field(None, gt=0)
+    has_fp4: bool = Field(False, description="Matrix units multiply elements of four bits.")
     cache_bytes: float | None = Field(None, gt=0, description="Last-level cache.")
     core_count: int | None = Field(None, gt=0)
     clock_hz: float | None = Field(None, gt=0)

@@ -22,6 +22,7 @@ from perfmodel.estimator.core.resolved_placement import (
 from perfmodel.estimator.jobs.captured_step import CapturedStep, GraphSource
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.single.in_order import in_order
+from perfmodel.estimator.single.narrow_products import learned_step
 from perfmodel.estimator.single.revised import revised
 from perfmodel.estimator.single.step_model import StepModel
 from perfmodel.graph.job import Job
@@ -206,7 +207,7 @@ class Core:
             for family in [self._sisters(spec)]
         }
         each = [(prepared, spec) for prepared, family in groups.values() for spec in family]
-        answers = iter(self.model.predict([prepared.on(spec) for prepared, spec in each]))
+        answers = iter(self.model.predict([learned_step(*pair) for pair in each]))
         found = {}
         for prepared, family in groups.values():
             own = [revised(prepared, spec, next(answers)) for spec in family]

@@ -29,6 +29,7 @@ from perfmodel.estimator.placing.placed import captured_step
 from perfmodel.estimator.placing.slowdowns import Slowdown
 from perfmodel.estimator.single.analytical import explain_roofline
 from perfmodel.estimator.single.engine import engine_roofline_s, has_engine_law
+from perfmodel.estimator.single.narrow_products import has_narrow_products, learned_step
 from perfmodel.estimator.single.revised import emulation
 from perfmodel.estimator.tables.estimates import answer_cell
 from perfmodel.features.arrays import FloatArray
@@ -195,7 +196,7 @@ def explain_step(
     answer_s : float
         What is predicted, for models that do not explain themselves.
     """
-    model, workload = core.model, prepared.on(accelerator)
+    model, workload = core.model, learned_step(prepared, accelerator)
     if not isinstance(model, ExplainingModel):
         return ExplainedStep.of(workload, explain_roofline(workload, answer_s), kernels)
     key = (prepared.key, accelerator.name, kernels.version)
@@ -284,6 +285,8 @@ def _predicted(
         last = "law of tuned engines"
     elif prepared.has_plan_engine:
         last = "equations of language models"
+    elif has_narrow_products(prepared, accelerator):
+        last = "products in 8 bits"
     else:
         # The same sum over a batch of other sizes differs in the last digits.
         last = stages.pop().name

@@ -14,6 +14,7 @@ from perfmodel.errors import PerfModelError
 from perfmodel.estimator.kernels.kernel_question import KernelQuestion
 from perfmodel.features.kernels.kernel_calls import kernel_calls
 from perfmodel.features.kernels.kernel_columns import KernelRoofline, kernel_roofline
+from perfmodel.features.kernels.kernel_work import MATRIX_OPS, has_units, kernel_dtype
 from perfmodel.intervals import COVERAGE
 from perfmodel.predictors.kernels.kernel_times import LAUNCH_S, KernelModel
 from perfmodel.types import Basis
@@ -132,17 +133,11 @@ def _launched(bound: str, time_s: float) -> tuple[str, ...]:
 
 def _warnings(kernel: KernelQuestion, spec: AcceleratorSpec, basis: Basis) -> tuple[str, ...]:
     found = [_NOT_LEARNED] if basis is Basis.ANALYTICAL else []
-    rate = _rate_that_is_missing(kernel.precision, spec)
-    if rate:
+    dtype = kernel_dtype(kernel.precision)
+    if kernel.op in MATRIX_OPS and not has_units(dtype, spec):
+        rate = "fp4" if dtype.speed_up > 1.0 else dtype.rate.matrix_rate
         found.append(
             f"{spec.name} states no rate for {rate}: the roofline of {kernel.precision} is that of "
             "the next type that can hold it."
         )
     return tuple(np.unique(found).tolist())
-
-
-def _rate_that_is_missing(precision: str, spec: AcceleratorSpec) -> str:
-    from perfmodel.features.kernels.kernel_work import kernel_dtype
-
-    rate = kernel_dtype(precision).rate
-    return "" if spec.supports(rate) else rate.matrix_rate

@@ -87,6 +87,7 @@ def _groups(asked: KernelQuestion, spec: AcceleratorSpec, pointer: str) -> CommG
             int(asked.shape["per_host"]),
             None if network is None else named_network(network, pointer=f"{pointer}/network"),
             link=asked.link,
+            steady=False,
         )
     except InvalidInputError as error:
         error.pointer = error.pointer or f"{pointer}/link"

@@ -166,6 +166,11 @@ def _shape(
         )
     given = {n: _extent(n, v, f"{here}/{n}") for n, v in stated.items() if v is not None}
     shape = known.filled(given, precision)
+    if op == "moe" and shape["top_k"] > shape["experts"]:
+        raise InvalidInputError(
+            f"top_k must be at most experts; got {shape['top_k']:g} and {shape['experts']:g}.",
+            pointer=f"{here}/top_k",
+        )
     if "kv_heads" in shape and shape["heads"] % shape["kv_heads"]:
         raise InvalidInputError(
             f"heads must be a multiple of kv_heads; got {shape['heads']:g} and "

@@ -17,7 +17,12 @@ from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.fabric.rank_groups import Dimension
 from perfmodel.placement.plan_steps.plan_constants import Stack
 from perfmodel.placement.plan_steps.stage_cut import cut_graph, cut_step_s, refuse_operator_splits
-from perfmodel.placement.plans.plan_answer import job_choice, plan_answer, scaled
+from perfmodel.placement.plans.plan_answer import (
+    TransformerTraining,
+    job_choice,
+    plan_answer,
+    scaled,
+)
 from perfmodel.placement.topology.topology import BatchSplit, Plan
 from perfmodel.types import Mode
 
@@ -100,13 +105,22 @@ def split_warnings(prepared: PreparedJob, placement: ResolvedPlacement) -> tuple
     training = transformer_training(prepared) if is_asked else None
     if training is not None and training.shape.heads % plan.tensor:
         said.append(UNEVEN_HEADS_WARNING.format(training.shape.heads, plan.tensor))
-    if training is not None and training.stack is Stack.TORCH:
-        on_these = training.on(placement.fabric.accelerators)
-        if needs_no_single(prepared, on_these, plan):
-            said.append(SPLIT_BY_MEGATRON_WARNING)
+    if training is not None and is_left_to_megatron(prepared, training, placement, plan):
+        said.append(SPLIT_BY_MEGATRON_WARNING)
     if plan.batch_split is BatchSplit.PROPORTIONAL and len(placement.kinds) > 1:
         said.append(EQUAL_BATCHES_WARNING)
     return tuple(said)
+
+
+def is_left_to_megatron(
+    prepared: PreparedJob,
+    training: TransformerTraining,
+    placement: ResolvedPlacement,
+    plan: Plan,
+) -> bool:
+    """Tell whether a plan is answered as Megatron carries it out, and nobody said that it does."""
+    on_these = training.on(placement.fabric.accelerators)
+    return training.stack is Stack.TORCH and needs_no_single(prepared, on_these, plan)
 
 
 def _refuse_stages(layers: int, plan: Plan, *, pointer: str) -> None:

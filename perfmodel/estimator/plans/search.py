@@ -18,6 +18,10 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.placing.split_replica import (
+    SPLIT_BY_MEGATRON_WARNING,
+    is_left_to_megatron,
+)
 from perfmodel.estimator.single.plan_engine import needs_no_single, transformer_training
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, computing_s, on_one_of_each
 from perfmodel.estimator.tables.goodput import ReplicaSteps, at_some_batches
@@ -272,10 +276,8 @@ def search(
         room_of=CapturedRoom.of(core, prepared, placement, training),
         most=most,
     )
-    return replace(
-        found,
-        model_version=core.model.version,
-        warnings=tuple(
-            dict.fromkeys(t for one in alone for t in one.warnings if t != NO_ROOM_WARNING)
-        ),
-    )
+    said = [text for one in alone for text in one.warnings if text != NO_ROOM_WARNING]
+    plans = (one.choice.plan for one in found.plans)
+    if any(is_left_to_megatron(prepared, training, placement, plan) for plan in plans):
+        said.append(SPLIT_BY_MEGATRON_WARNING)
+    return replace(found, model_version=core.model.version, warnings=tuple(dict.fromkeys(said)))

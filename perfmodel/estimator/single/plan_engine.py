@@ -4,12 +4,13 @@ The equations were fitted on models whose point-wise work is written in few kern
 Megatron). A step whose activations, norms or rotations are written as many operators moves more,
 and where each operator is a kernel of its own, that waits for the memory::
 
-    excess = max(0, point-wise traffic of the graph - (a r l h + b r V + c P)) / bandwidth
+    excess = max(0, point-wise traffic of the graph - (a r l h + b r V + c m P)) / bandwidth
 
-for r tokens, l layers of width h, V words and P parameters. What the fitted models move was counted
-in their captured steps (MPT of 125 million to 7 billion parameters, 16 bits mixed, AdamW), not
-measured: per token, layer and feature a = 189 bytes, a third more where activations are computed
-again; per token and word b = 42; per parameter, which is cast, c = 14.
+for r tokens in m micro-batches, l layers of width h, V words and P parameters. What the fitted
+models move was counted in their captured steps (MPT of 125 million to 7 billion parameters, 16 bits
+mixed, AdamW), not measured: per token, layer and feature a = 189 bytes, a third more where
+activations are computed again; per token and word b = 42; per parameter, which each micro-batch
+casts, c = 14.
 """
 
 from __future__ import annotations
@@ -54,8 +55,17 @@ _LEAST_SPREAD, _DOUBT = 0.4, 0.25
 def transformer_training(prepared: PreparedJob) -> TransformerTraining | None:
     """Return the transformer that a job trains; None where none is recognised.
 
-    Its dimensions come from the name or config of the model, else from its graph.
+    Its dimensions come from the name or config of the model, else from its graph. Where predictions
+    for one accelerator set the scale, the software of that one step carries every plan out: the
+    ratio of two would count as scaling what they differ by.
     """
+    found = _recognised(prepared)
+    if found is None or prepared.has_plan_engine or found.stack is not Stack.TORCH:
+        return found
+    return replace(found, split_stack=Stack.TORCH)
+
+
+def _recognised(prepared: PreparedJob) -> TransformerTraining | None:
     job, share = prepared.job, prepared.trained_share
     named = TransformerTraining.of(job)
     if named is not None:
@@ -171,7 +181,7 @@ def unfused_s(prepared: PreparedJob, shape: TransformerShape, spec: AcceleratorS
     fitted = (
         again * _LAYER_BYTES * tokens * shape.layers * shape.hidden_size
         + _WORD_BYTES * tokens * shape.vocabulary
-        + _PARAMETER_BYTES * shape.parameter_count
+        + _PARAMETER_BYTES * captured_batches(prepared.job) * shape.parameter_count
     )
     excess = max(traffic - fitted, 0.0)
     return prepared.step.time_factor * excess / spec.bandwidth_bytes_per_s

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.single.engine import has_engine_law, single_with_engine
+from perfmodel.estimator.single.narrow_products import with_narrow_products
 from perfmodel.estimator.single.plan_engine import single_with_plan_engine
 from perfmodel.graph.job import Job
 from perfmodel.predictors.prediction import Prediction
@@ -218,6 +219,11 @@ def _wider(end: float, half_width: float) -> float:
 def revised(prepared: PreparedJob, spec: AcceleratorSpec, prediction: Prediction) -> Prediction:
     """Return the prediction of a whole step: all its micro-batches, and what a model cannot know.
 
+    Parameters
+    ----------
+    prediction : Prediction
+        Of :func:`.narrow_products.learned_step`.
+
     Raises
     ------
     ArithmeticError
@@ -229,6 +235,7 @@ def revised(prepared: PreparedJob, spec: AcceleratorSpec, prediction: Prediction
             f"{prediction.model_version} predicted the interval {numbers}; it must be finite, "
             "positive and in order."
         )
+    prediction = with_narrow_products(prepared, spec, prediction)
     factor = prepared.step.time_factor
     if factor != 1.0:
         low_s, time_s, high_s = (number * factor for number in numbers)

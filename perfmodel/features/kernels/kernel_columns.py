@@ -16,6 +16,7 @@ import numpy.typing as npt
 from perfmodel.features.arrays import Columns, FloatArray, StrArray
 from perfmodel.features.kernels.kernel_calls import KernelCalls, kernel_calls
 from perfmodel.features.kernels.kernel_work import (
+    MATRIX_OPS,
     KernelWork,
     kernel_dtype,
     kernel_work,
@@ -29,7 +30,6 @@ SCHEMA_VERSION = 2
 #: Output tiles that libraries of matrix products cut the work into, rows by columns.
 TILES = ((32, 32), (64, 64), (128, 64), (128, 128), (256, 128))
 
-_MATRIX_OPS = ("gemm", "bmm", "conv2d", "attention_prefill", "attention_decode", "moe")
 _OPS = (
     "gemm", "bmm", "conv2d", "softmax", "layer_norm", "rms_norm", "embedding", "rope", "pow",
 )  # fmt: skip
@@ -174,7 +174,7 @@ def framework(calls: KernelCalls) -> StrArray:
 def _peaks(calls: KernelCalls) -> FloatArray:
     """Peak of each call: matrix rate of its type, or the plain fp32 rate of point-wise work."""
     peak = calls.fact([peak_flops_per_s(kernel_dtype("fp32"), d) for d in calls.devices])
-    matrix = np.isin(calls.op, _MATRIX_OPS)
+    matrix = np.isin(calls.op, MATRIX_OPS)
     for word in np.unique(calls.dtype).tolist():
         rows = matrix & (calls.dtype == word)
         peak[rows] = calls.take(rows).fact(

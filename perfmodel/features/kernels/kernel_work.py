@@ -59,6 +59,9 @@ def _narrow(rate: Precision, given: float, weight: float, scaled: float = 0.0) -
 _NVFP4_BYTES = 0.5 + 1 / 16
 _MXFP4_BYTES = 0.5 + 1 / 32
 
+#: Operators whose arithmetic runs at the rate of their type; that of others is plain fp32.
+MATRIX_OPS = ("gemm", "bmm", "conv2d", "attention_prefill", "attention_decode", "moe")
+
 DTYPES: Mapping[str, KernelDtype] = MappingProxyType(
     {
         "fp32": _plain(Precision.FP32, 4.0),
@@ -93,7 +96,12 @@ def kernel_dtype(word: str) -> KernelDtype:
 
 def peak_flops_per_s(dtype: KernelDtype, device: AcceleratorSpec) -> float:
     """Return the peak rate of matrix work of a type on a device, in FLOP/s."""
-    return device.flops_per_s(dtype.rate) * dtype.speed_up
+    return device.flops_per_s(dtype.rate) * (dtype.speed_up if device.has_fp4 else 1.0)
+
+
+def has_units(dtype: KernelDtype, device: AcceleratorSpec) -> bool:
+    """Tell whether a device has matrix units for a type, or computes it as a wider one."""
+    return device.supports(dtype.rate) and (device.has_fp4 or dtype.speed_up == 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)

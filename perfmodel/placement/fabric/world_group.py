@@ -104,6 +104,7 @@ def scaling_groups(
     *,
     link: str | None = None,
     latencies: Mapping[str, float] | None = None,
+    steady: bool = True,
 ) -> CommGroups:
     """Return the group of all accelerators for each of many counts, hosts filled one by one.
 
@@ -123,6 +124,9 @@ def scaling_groups(
         Inside a host; None means what the accelerator comes with.
     latencies : mapping of str to float or None
         As for :meth:`.fabric.Fabric.of`.
+    steady : bool
+        Whether few ranks of a mesh have what replicas are taken to have, or the links between them
+        alone, as in :func:`.links.link_bandwidth`.
 
     Returns
     -------
@@ -152,7 +156,7 @@ def scaling_groups(
         hosts=hosts,
         largest_share=largest,
         intra_class=np.full(ranks.shape, int(own.link_class)),
-        intra_bytes_per_s=own.bandwidth(largest, steady=True),
+        intra_bytes_per_s=own.bandwidth(largest, steady=steady),
         intra_latency_s=np.full(ranks.shape, own.latency_s),
         **_between(spec, network or default_network([spec]), hosts, largest),
     )

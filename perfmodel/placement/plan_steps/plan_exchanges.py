@@ -11,7 +11,7 @@ With r tokens of a micro-batch on a rank, width h, t tensor and c context ranks:
     gather   the weights of a layer, from the replicas that share them out
     scatter  the gradients of a layer, to the same; or over the groups that hold equal shards, which
              reduce them meanwhile, where that takes longer
-    sync     all gradients of a rank, once a step
+    sync     all gradients of a rank, once a step, where no micro-batch has scattered them
 
 What overlaps with what is left to :mod:`.plan_step`.
 """
@@ -116,7 +116,7 @@ def _once_a_step_s(cells: PlanCells) -> tuple[FloatArray, FloatArray]:
     gathered = _of_parameters_s(cells, Collective.ALL_GATHER, work, *rank)
     stage = cells.plan.zero_stage
     return (
-        np.where(stage == 0, whole, np.where(stage < 3, parts, 0.0)),
+        np.where(stage == 0, whole, np.where(stage == 1, parts, 0.0)),
         np.where((stage > 0) & (stage < 3), gathered, 0.0),
     )
 

@@ -264,6 +264,8 @@ def _all_communication_s(
     exchange = constants.reduce_factor * between.reduce_s + between.dispatch_s
     layer = gathers + scatters + (2 + (plan.checkpointing == 2)) * exchange + 3 * between.rotate_s
     sends = np.where(plan.pipeline > 1, 2 * constants.send_factor * between.send_s, 0.0)
-    each = cells.shape.layers / plan.pipeline * layer + sends
+    ends = np.where(plan.zero_stage >= 3, factor * between.gather_ends_s, 0.0)
+    ends = ends + np.where(plan.zero_stage >= 2, factor * between.scatter_ends_s, 0.0)
+    each = (cells.shape.layers * layer + ends) / plan.pipeline + sends
     once = factor * (between.sync_s + between.refresh_s)
     return np.asarray(plan.micro_batches * each + once)

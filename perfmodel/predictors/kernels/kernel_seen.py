@@ -13,6 +13,7 @@ import numpy as np
 from perfmodel.features.arrays import BoolArray, StrArray
 from perfmodel.features.kernels.kernel_calls import KernelCalls
 from perfmodel.features.kernels.kernel_columns import framework
+from perfmodel.features.kernels.kernel_work import MATRIX_OPS, has_units, kernel_dtype
 
 #: Devices of a maker that show how what was learned carries over to others of it.
 _SEVERAL = 2
@@ -64,11 +65,14 @@ class KernelsSeen:
         )
 
     def is_known(self, calls: KernelCalls, group: StrArray) -> BoolArray:
-        """Tell of each call whether its group was learned from on its device."""
+        """Tell of each call whether its group was learned from on its device.
+
+        Nobody measured products in a type that the device has no units for.
+        """
         names, known = calls.device_names, np.zeros(len(calls), dtype=np.bool_)
         for name, devices in self.devices.items():
             known |= (group == name) & np.isin(names, devices)
-        return known
+        return known & _has_units(calls)
 
     def is_learned(self, calls: KernelCalls, group: StrArray) -> BoolArray:
         """Tell of each call whether its operator and type were learned from, on any device."""
@@ -107,6 +111,14 @@ class KernelsSeen:
             for table in (stored["devices"], stored["usual"], stored.get("kinds", {}))
         )
         return cls(devices=devices, usual=usual, kinds=kinds)
+
+
+def _has_units(calls: KernelCalls) -> BoolArray:
+    found = ~np.isin(calls.op, MATRIX_OPS)
+    for word in np.unique(calls.dtype).tolist():
+        native = np.array([has_units(kernel_dtype(word), one) for one in calls.devices] or [True])
+        found |= (calls.dtype == word) & native[calls.device]
+    return found
 
 
 def _kinds(calls: KernelCalls, group: StrArray) -> StrArray:

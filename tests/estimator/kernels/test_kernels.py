@@ -24,6 +24,7 @@ from perfmodel.types import Basis
 
 GEMM = {"op": "gemm", "precision": "fp16", "shape": {"m": 512, "n": 1024, "k": 2048}}
 GATHER = {"op": "all_gather", "shape": {"size_bytes": 8e8, "ranks": 8}}
+_EXPERTS = {"tokens": 8, "hidden": 64, "inter": 64, "top_k": 3, "experts": 2}
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +83,20 @@ def test_the_law_is_found_and_the_interval_holds_it(trained: Estimator) -> None:
     assert found.low_s <= law_s <= found.high_s
 
 
+def test_a_type_without_units_is_computed_as_a_wider_one(trained: Estimator) -> None:
+    four_bits = {**GEMM, "precision": "nvfp4"}
+    new, fp8, neither = ask(trained, four_bits, "B200-SXM", "H100-SXM5-80GB", "A100-SXM4-80GB")
+    # Twice the rate of fp8 where there are units for four bits; that of fp8, of bf16 elsewhere.
+    assert [one.peak_flops_per_s for one in (new, fp8, neither)] == [2 * 4.5e15, 1979e12, 312e12]
+    assert [any("no rate for fp4" in w for w in one.warnings) for one in (new, fp8, neither)] == [
+        False, True, True,
+    ]  # fmt: skip
+    # What was learned on the device is of types that it has; rates of types are those of products.
+    assert ask(trained, {**GEMM, "precision": "bf16"}, "T4")[0].basis is not Basis.INTERPOLATED
+    added = {"op": "add", "precision": "bf16", "shape": {"rows": 1024, "width": 1024}}
+    assert not any("no rate" in warning for warning in ask(trained, added, "T4")[0].warnings)
+
+
 def test_an_operator_that_nothing_was_learned_of_is_analytical_and_wide(
     trained: Estimator,
 ) -> None:
@@ -135,6 +150,14 @@ def test_a_gather_is_never_faster_than_its_link(untrained: Estimator) -> None:
     assert found.peak_flops_per_s is None
 
 
+def test_few_ranks_of_a_mesh_have_the_links_between_them_alone(untrained: Estimator) -> None:
+    reduce = {"op": "all_reduce", "shape": {"size_bytes": 1e9, "ranks": 2}}
+    (pair,) = ask(untrained, reduce, "MI300X")
+    # One of seven links, as placements.md says.
+    assert pair.bandwidth_bytes_per_s == pytest.approx(448e9 / 7)
+    assert pair.achieved_bytes_per_s < pair.bandwidth_bytes_per_s
+
+
 def test_two_hosts_are_slower_and_say_which_network_is_meant(untrained: Estimator) -> None:
     (one,) = ask(untrained, GATHER, "H100-SXM5-80GB")
     shape = {**GATHER["shape"], "ranks": 16}  # type: ignore[dict-item]
@@ -156,6 +179,7 @@ def test_two_hosts_are_slower_and_say_which_network_is_meant(untrained: Estimato
         ({**GEMM, "shape": {"m": 1, "n": 1, "k": 1.5}}, "/kernels/1/shape/k"),
         ({**GEMM, "shape": {"m": 1, "n": 1, "k": 1, "z": 1}}, "/kernels/1/shape/z"),
         ({**GEMM, "link": "nvlink4"}, "/kernels/1/link"),
+        ({"op": "moe", "precision": "bf16", "shape": _EXPERTS}, "/kernels/1/shape/top_k"),
         ({**GATHER, "precision": "bf16"}, "/kernels/1/precision"),
         ({**GATHER, "shape": {"size_bytes": 1e6, "ranks": 1}}, "/kernels/1/shape/ranks"),
         ({**GATHER, "link": "no-such-link"}, "/kernels/1/link"),

@@ -14,7 +14,6 @@ from perfmodel.estimator import Estimator
 from perfmodel.estimator.placing.cells import Cell
 from perfmodel.estimator.placing.placed import captured_step
 from perfmodel.estimator.placing.split_replica import SPLIT_BY_MEGATRON_WARNING
-from perfmodel.estimator.single.step_model import StepModel
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.graph.job import Job
 from perfmodel.graph.workload import Workload
@@ -351,20 +350,26 @@ def test_a_limit_that_limits_nothing_leaves_the_answer_alone(estimator: Estimato
     assert below.step_time_s > free.step_time_s
 
 
-def test_split_language_models_on_new_accelerators_need_no_prediction_for_one(
-    estimator: Estimator, model: StepModel
-) -> None:
-    class Tenfold:
-        version = "tenfold/1"
+def _slower(estimator: Estimator, times: float) -> Estimator:
+    """Return an estimator whose steps on one accelerator take so many times as long."""
+    core = estimator.core
+
+    class Slower:
+        version = "slower/1"
 
         def predict(self, workloads: Sequence[Workload]) -> list[Prediction]:
             return [
-                replace(p, time_s=10 * p.time_s, low_s=10 * p.low_s, high_s=10 * p.high_s)
-                for p in model.predict(workloads)
+                replace(p, time_s=times * p.time_s, low_s=times * p.low_s, high_s=times * p.high_s)
+                for p in core.model.predict(workloads)
             ]
 
-    core = estimator.core
-    other = Estimator(accelerators=core.accelerators, model=Tenfold(), graphs=core.graphs)
+    return Estimator(accelerators=core.accelerators, model=Slower(), graphs=core.graphs)
+
+
+def test_split_language_models_on_new_accelerators_need_no_prediction_for_one(
+    estimator: Estimator,
+) -> None:
+    other = _slower(estimator, 10)
     job = Job(model="zoo/megatron-gpt", mode=Mode.TRAINING, precision=Precision.AMP_BF16)
     older, newer = "8xA100-SXM4-80GB tp=2", "8xH100-SXM5-80GB tp=2"
     fast, slow = (
@@ -385,6 +390,20 @@ def test_who_splits_is_asked_where_nobody_says(estimator: Estimator) -> None:
     assert found[0].step_time_s == found[1].step_time_s < found[2].step_time_s
     for written in ("8xH100-SXM5-80GB", "8xA100-SXM4-80GB tp=4"):
         assert SPLIT_BY_MEGATRON_WARNING not in _on(estimator, written, job).warnings
+
+
+@pytest.mark.parametrize("plan", ["tp=2", "pp=2"])
+def test_two_halves_of_what_predictions_scale_are_no_faster_than_half_of_it(
+    estimator: Estimator, plan: str
+) -> None:
+    # The equations do not answer for fp32: a prediction, far above the arithmetic, sets the scale.
+    job = Job(model="zoo/gpt2", mode=Mode.TRAINING, batch_size=1, sequence_length=128)
+    on_host = "xH100-SXM5-80GB"
+    whole, halves = (
+        _on(_slower(estimator, 1e6), text, job).step_time_s
+        for text in (f"1{on_host}", f"2{on_host} {plan}")
+    )
+    assert halves > whole / 2
 
 
 def test_what_slows_one_accelerator_slows_split_language_models(estimator: Estimator) -> None:

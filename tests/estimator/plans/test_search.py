@@ -12,6 +12,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator.facade import Estimator
 from perfmodel.estimator.jobs.capture import capture_in_process
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
+from perfmodel.estimator.placing.split_replica import SPLIT_BY_MEGATRON_WARNING
 from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
@@ -87,6 +88,15 @@ def test_splits_that_the_equations_answer_are_slowed_by_what_slows_one_accelerat
     for plan in split[:2]:
         answer = _answer(estimator, plan, host, job)
         assert plan.step_time_s == pytest.approx(answer.step_time_s, rel=0.05)
+
+
+def test_a_search_asks_who_splits_as_its_answers_do(estimator: Estimator) -> None:
+    host = parse_placement("2xH100-SXM5-80GB")
+    job = Job(model="zoo/gpt2", mode=Mode.TRAINING, precision=Precision.AMP_BF16)
+    for software, asks in (({}, True), ({"torch": "2.9"}, False)):
+        ranking = estimator.search(replace(job, software=software), host, global_batch=8)
+        assert any(one.choice.plan.data == 1 for one in ranking.plans)
+        assert (SPLIT_BY_MEGATRON_WARNING in ranking.warnings) is asks
 
 
 def test_plans_of_other_batches_than_the_job_has_take_as_long_as_their_answers() -> None:

@@ -57,6 +57,13 @@ def test_activations_written_as_many_operators_wait_for_the_memory() -> None:
     assert _unfused_s(GPT2, 1024, 8) == pytest.approx(0.028, rel=0.15)
 
 
+def test_every_micro_batch_casts_the_parameters_and_adds_up_gradients() -> None:
+    one_s, four_s = (_unfused_s(GPT2, 512, 1, accumulation_steps=count) for count in (1, 4))
+    # Three more additions of 124 million gradients: two of 4 bytes read, one written.
+    added_s = 3 * 12 * 124.4e6 / A100.bandwidth_bytes_per_s
+    assert four_s == pytest.approx(4 * one_s + added_s, rel=0.02)
+
+
 @pytest.mark.parametrize(
     ("compiler", "least", "most"), [("eager", 55_000, 75_000), ("inductor", 170_000, 170_000)]
 )

@@ -155,6 +155,18 @@ def test_parts_add_up_and_communication_covers_what_is_exposed() -> None:
     assert np.all((found.bubble_s >= 0) & (found.bubble_s <= parts.compute_s))
 
 
+def test_gradients_that_micro_batches_scattered_are_not_reduced_again() -> None:
+    # With one micro-batch stage 2 sends what stage 1 sends, in pieces; stage 3 scatters as stage 2
+    # does and gathers weights twice.
+    shares, wide = (
+        [choice(4, 1, data=4, zero_stage=stage) for stage in (1, 2, 3)],
+        shape(hidden_size=8192),
+    )
+    sent_s = plan_step(cells(shares, [wide] * 3), FREE).parts.communication_s
+    assert sent_s[1] == pytest.approx(sent_s[0], rel=0.1)
+    assert sent_s[1] < sent_s[2]
+
+
 def test_steps_of_a_table_are_the_steps_one_by_one() -> None:
     alone = [_step_s(plan) for plan in PLANS]
     np.testing.assert_array_equal(_all_steps_s(), alone)
