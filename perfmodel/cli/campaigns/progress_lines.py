@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from perfmodel.cli.output import duration
-from perfmodel.cli.progress_bar import ProgressBar
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from perfmodel.campaigns.events import WorkEvent
     from perfmodel.campaigns.progress import Progress
+    from perfmodel.cli.progress_bar import ProgressBar
     from perfmodel.store.campaigns import CampaignStore
 
 
@@ -24,21 +22,9 @@ class ProgressLines:
         Asked after each event for how far the campaign is, other workers' tasks included.
     """
 
-    def __init__(self, campaigns: CampaignStore) -> None:
+    def __init__(self, campaigns: CampaignStore, bar: ProgressBar) -> None:
         self._campaigns = campaigns
-        self._bar = ProgressBar()
-
-    def __enter__(self) -> Self:
-        self._bar.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bar.__exit__(kind, error, trace)
+        self._bar = bar
 
     def show(self, event: WorkEvent) -> None:
         """Show one event."""

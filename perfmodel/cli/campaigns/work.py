@@ -14,6 +14,7 @@ from perfmodel.cli.database import database_option, opened, url_of
 from perfmodel.cli.learning.profile import finish
 from perfmodel.cli.options import FOLDER, FiniteRange, device_option, models_option, output_options
 from perfmodel.cli.output import tell
+from perfmodel.cli.progress_bar import ProgressBar
 
 if TYPE_CHECKING:
     from perfmodel.campaigns.events import WorkReport
@@ -74,7 +75,8 @@ def work(
         if name is not None:
             found(campaigns, name)
         options = _options(name, most_tasks, lease_s)
-        with ProgressLines(campaigns) as lines:
+        with ProgressBar() as bar:
+            lines = ProgressLines(campaigns, bar)
             if engine == "ray":
                 report = _on_ray(url_of(database), out, options, address, lines)
             else:
