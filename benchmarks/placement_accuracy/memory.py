@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ from placement_accuracy.line import Line
 from placement_accuracy.memory_cpu import evaluate_cpu
 
 from perfmodel.features.arrays import BoolArray, FloatArray
-from perfmodel.placement.memory.memory import memory_columns
+from perfmodel.placement.memory.memory import NEVER_RAN, MemoryColumns, memory_columns
 from perfmodel.placement.memory.memory_demand import constants_for
 from perfmodel.placement.memory.memory_parts import MemoryPlan
 from perfmodel.training.placement_fits.fit_memory import fit_rows
@@ -33,15 +36,23 @@ class HeldOut:
     ----------
     groups : sequence of str
         What each was left out with.
-    peak_bytes, oom_probability : ndarray, shape (rows,)
-    fits : ndarray of bool, shape (rows,)
+    cells : sequence of MemoryColumns
+        Of a single cell each.
     """
 
     rows: Sequence[MemoryRow]
     groups: Sequence[str]
-    peak_bytes: FloatArray
-    oom_probability: FloatArray
-    fits: BoolArray
+    cells: Sequence[MemoryColumns]
+
+    @property
+    def peak_bytes(self) -> FloatArray:
+        """What each device shows at most, shape (rows,)."""
+        return np.array([float(cell.peak_bytes[0]) for cell in self.cells])
+
+    @cached_property
+    def fits(self) -> BoolArray:
+        """Which rows are said to fit."""
+        return np.array([bool(cell.fits[0]) for cell in self.cells])
 
     @property
     def ran(self) -> BoolArray:
@@ -82,9 +93,13 @@ def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
     ]
     if not fast:
         by_workload = held_out(rows, lambda row: str(row.job.model))
+        title = "Memory of a workload never seen"
+        lines.append(_line("memory-workload", title, by_workload, target=None))
+        once = observed_elsewhere(by_workload)
         lines.append(
-            _line("memory-workload", "Memory of a workload never seen", by_workload, target=None)
-        )
+            _line("memory-ran-elsewhere", f"{title}, which ran on one other device", once,
+                  target=None)
+        )  # fmt: skip
         lines.append(evaluate_cpu())
     return lines
 
@@ -98,35 +113,41 @@ def held_out(rows: Sequence[MemoryRow], group_of: Callable[[MemoryRow], str]) ->
         What a row is left out with.
     """
     groups = [group_of(row) for row in rows]
-    answers = np.full((len(rows), 3), np.nan)
-    for left_out in sorted(set(groups)):
-        constants = fit_rows(
-            [row for row, group in zip(rows, groups, strict=True) if group != left_out]
-        )
-        for position, group in enumerate(groups):
-            if group == left_out:
-                answers[position] = _answer(rows[position], constants)
-    return HeldOut(
-        rows=rows,
-        groups=groups,
-        peak_bytes=answers[:, 0],
-        oom_probability=answers[:, 1],
-        fits=answers[:, 2] > 0,
-    )
+    fits = {
+        left_out: fit_rows([row for row, at in zip(rows, groups, strict=True) if at != left_out])
+        for left_out in sorted(set(groups))
+    }
+    cells = [_cell(row, fits[group]) for row, group in zip(rows, groups, strict=True)]
+    return HeldOut(rows=rows, groups=groups, cells=cells)
 
 
-def _answer(row: MemoryRow, constants: dict[str, Any]) -> tuple[float, float, float]:
-    columns = memory_columns(
+def _cell(row: MemoryRow, constants: dict[str, Any]) -> MemoryColumns:
+    return memory_columns(
         row.profile,
         [row.accelerator],
         constants=constants_for(row.job, constants),
         plan=MemoryPlan(data=float(row.replicas)),
     )
-    return (
-        float(columns.peak_bytes[0]),
-        float(columns.oom_probability[0]),
-        float(columns.fits[0]),
-    )
+
+
+def observed_elsewhere(held: HeldOut) -> HeldOut:
+    """Answer each row again where one run of the job on another device is known, by chance."""
+    chance = random.Random(0)
+    ran: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for at, row in enumerate(held.rows):
+        if not row.ran_out:
+            ran[_job_of(row)].append(at)
+    cells = []
+    for row, cell in zip(held.rows, held.cells, strict=True):
+        device = row.accelerator.name
+        others = [at for at in ran[_job_of(row)] if held.rows[at].accelerator.name != device]
+        seen = held.cells[chance.choice(others)].excess[0] if others else NEVER_RAN
+        cells.append(replace(cell, ran=float(seen)))
+    return replace(held, cells=cells)
+
+
+def _job_of(row: MemoryRow) -> tuple[str, str]:
+    return str(row.job.model), row.job.precision.value
 
 
 def _filled(rows: Sequence[MemoryRow]) -> FloatArray:

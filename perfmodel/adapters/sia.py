@@ -162,15 +162,13 @@ def steps(
     cells = answers.cells(sizes, [packed(cluster.accelerator, 1), *forms], seen)
     found: dict[tuple[str, int], list[SiaStep]] = defaultdict(list)
     left_out = []
-    # A replica holds the same wherever the others are, and no less with fewer samples.
-    ran = max((step.local_bsz for step in measured), default=0)
     for step in measured:
         found[step.placement, step.local_bsz].append(step)
     for name, column in zip(names, range(1, len(forms) + 1), strict=True):
         for size, row in zip(local_batch_sizes, cells, strict=True):
             if (name, size) in found:
                 continue
-            predicted = _predicted(name, size, row[0], row[column], ran=size <= ran)
+            predicted = _predicted(name, size, row[0], row[column])
             if isinstance(predicted, str):
                 left_out.append(f"{name} {size}: {predicted}")
             else:
@@ -180,13 +178,11 @@ def steps(
     return SiaTable(steps=tuple(ordered), left_out=tuple(left_out))
 
 
-def _predicted(
-    name: str, size: int, alone: Cell | None, cell: Cell | None, *, ran: bool
-) -> SiaStep | str:
-    """Return a row, or why there is none; what ran elsewhere fits."""
+def _predicted(name: str, size: int, alone: Cell | None, cell: Cell | None) -> SiaStep | str:
+    """Return a row, or why there is none."""
     if alone is None or cell is None:
         return "no answer"
-    if cell.fits is False and not ran:
+    if cell.fits is False:
         return "does not fit into memory"
     waits_s = max(0.0, cell.step_time_s - alone.step_time_s)
     return SiaStep(name, size, cell.step_time_s, waits_s)

@@ -143,14 +143,14 @@ def test_measured_rows_come_back_and_move_the_rest(table: SiaTable, estimator: E
 def test_a_measured_row_stays_where_the_memory_is_predicted_too_small(estimator: Estimator) -> None:
     small = SiaCluster(accelerator="P4", per_node=2, nodes=1)
     again = steps(
-        LocalAnswers(estimator), training("timm/huge"), small, local_batch_sizes=[1, 2, 4],
+        LocalAnswers(estimator), training("timm/huge"), small, local_batch_sizes=[1, 2],
         placements=["1", "2"], observed=[("1", 2, 2.5, 0.0)],
     )  # fmt: skip
     found = {(step.placement, step.local_bsz): step for step in again.steps}
     assert found["1", 2] == ("1", 2, 2.5, 0.0)
-    # A replica holds no more on two accelerators, nor with fewer samples; with more it may.
-    assert found.keys() == {("1", 1), ("1", 2), ("2", 1), ("2", 2)}
-    assert again.left_out == ("1 4: does not fit into memory", "2 4: does not fit into memory")
+    # With fewer samples it holds no more; one of two holds buckets of gradients besides.
+    assert found.keys() == {("1", 1), ("1", 2)}
+    assert again.left_out == ("2 1: does not fit into memory", "2 2: does not fit into memory")
 
 
 def test_rows_are_taken_as_readers_of_csv_give_them(service: Service) -> None:

@@ -14,12 +14,19 @@ from typing import NamedTuple, Self
 
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.observed_rows import OBSERVED_JOB, divided, weighed_steps
+from perfmodel.estimator.evidence.observed_rows import (
+    OBSERVED_JOB,
+    divided,
+    looked_up,
+    observed_cells,
+    weighed_steps,
+)
 from perfmodel.estimator.evidence.strangers import Shift, Strangers
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import CellStep
 from perfmodel.estimator.placing.columns import machine_word
+from perfmodel.estimator.placing.memory import most_excess
 from perfmodel.graph.job import Job
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
@@ -30,6 +37,7 @@ from perfmodel.placement.calibration.correcting.unobserved_script import (
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
+from perfmodel.placement.memory.memory import NEVER_RAN
 
 #: Steps of observed cells that are remembered of one job.
 _MOST_MEASURED = 32
@@ -47,6 +55,8 @@ class ObservedJob:
         Of the job itself.
     machines : frozenset of str
         Where it was observed; from :func:`.machine_word`.
+    ran : float
+        By how much its observed steps exceed the memory they ran in; from :func:`.most_excess`.
     told : ToldJobs or None
         Observed steps of other jobs that whoever asks tells.
     strangers : Strangers or None
@@ -62,6 +72,7 @@ class ObservedJob:
     observations: tuple[Observation, ...]
     family: str = ""
     machines: frozenset[str] = frozenset()
+    ran: float = NEVER_RAN
     told: ToldJobs | None = None
     strangers: Strangers | None = None
     prior: ResidualPrior = field(default_factory=fitted_prior)
@@ -113,6 +124,7 @@ class ObservedJob:
             observations=known.own,
             family=family,
             machines=known.machines,
+            ran=known.ran,
             told=told or None,
             strangers=strangers,
             prior=prior_of(prepared.job),
@@ -164,6 +176,7 @@ class _Weighed(NamedTuple):
     of_others: tuple[Observation, ...] = ()
     calibration: Calibration | None = None
     machines: frozenset[str] = frozenset()
+    ran: float = NEVER_RAN
 
 
 def _weighed(
@@ -177,7 +190,13 @@ def _weighed(
     steps = weighed_steps(core, prepared.job, own, pointers, OBSERVED_JOB)
     machines = frozenset(steps.cells.machine.tolist())
     calibration = calibrate(steps, prior_of(prepared.job))
-    return known._replace(calibration=calibration, machines=machines)
+    ran = most_excess(looked_up(core, prepared.job, cell) for cell in observed_cells(own))
+    return known._replace(calibration=calibration, machines=machines, ran=ran)
+
+
+def ran_of(observed: ObservedJob | None) -> float:
+    """Return by how much observed steps exceed the memory they ran in, if there are any."""
+    return NEVER_RAN if observed is None else observed.ran
 
 
 def prior_of(job: Job) -> ResidualPrior:

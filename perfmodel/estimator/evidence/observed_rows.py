@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -138,18 +138,18 @@ def weighed_steps(
     InvalidInputError
         One of them cannot be answered, or cannot be true; it is pointed at.
     """
-    cells = [(one.placement, one.batch_size, one.accumulation_steps) for one in seen]
+    cells = observed_cells(seen)
     asked: dict[_Cell, tuple[PreparedJob, ResolvedPlacement]] = {}
     # One call of the model for all of them; what is wrong with one is said when its turn comes.
     with suppress(PerfModelError):
-        asked |= {cell: _looked_up(core, job, cell) for cell in dict.fromkeys(cells)}
+        asked |= {cell: looked_up(core, job, cell) for cell in dict.fromkeys(cells)}
         pairs = [(prepared, spec) for prepared, on in asked.values() for spec in on.accelerators]
         core.predictions(pairs)
     known: dict[_Cell, tuple[SingleStep, float]] = {}
     for cell, one, pointer in zip(cells, seen, pointers, strict=True):
         if cell not in known:
             with _pointed_at(pointer):
-                prepared, placement = asked.get(cell) or _looked_up(core, job, cell, pointer)
+                prepared, placement = asked.get(cell) or looked_up(core, job, cell, pointer)
                 step = captured_step(predicted_cell(core, prepared, placement))
                 row = single_step(prepared, step.parts, placement, step.slowdowns, word)
                 known[cell] = row, least_step_s(prepared, placement)
@@ -157,13 +157,19 @@ def weighed_steps(
     return ObservedSteps.of(StepCells.of_steps([known[cell][0] for cell in cells]), seen)
 
 
+def observed_cells(seen: Iterable[Observation]) -> list[_Cell]:
+    """Return what each step was observed on; for :func:`looked_up`."""
+    return [(one.placement, one.batch_size, one.accumulation_steps) for one in seen]
+
+
 #: Placement, batch size and micro-batches.
 _Cell = tuple[Placement, int, int]
 
 
-def _looked_up(
+def looked_up(
     core: Core, job: Job, cell: _Cell, pointer: str = ""
 ) -> tuple[PreparedJob, ResolvedPlacement]:
+    """Return the job and the placement of an observed step."""
     placement, batch_size, accumulation_steps = cell
     alike = replace(job, batch_size=batch_size, accumulation_steps=accumulation_steps)
     prepared = core.prepare(job if alike == job else alike)

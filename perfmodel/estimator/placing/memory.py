@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -15,10 +16,11 @@ from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.single.plan_engine import transformer_training
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.memory.memory import (
+    NEVER_RAN,
+    MemoryColumns,
     kept_otherwise,
+    memory_cell,
     memory_columns,
-    memory_estimate,
-    oom_probability,
 )
 from perfmodel.placement.memory.memory_demand import divides_data
 from perfmodel.placement.memory.memory_parts import MemoryPlan
@@ -33,7 +35,10 @@ _DEVIATION = 0.1
 
 
 def tightest_memory(
-    prepared: PreparedJob, placement: ResolvedPlacement, neighbour_bytes: float = 0.0
+    prepared: PreparedJob,
+    placement: ResolvedPlacement,
+    neighbour_bytes: float = 0.0,
+    ran: float = NEVER_RAN,
 ) -> Memory:
     """Return the memory of the accelerator with the least room.
 
@@ -41,8 +46,13 @@ def tightest_memory(
     ----------
     neighbour_bytes : float
         What other jobs hold of it: the step fits where all of them do.
+    ran : float
+        As :func:`most_excess` of the job's steps that were seen to run.
     """
-    estimates = [_memory_on(prepared, placement, kind) for kind in placement.kinds]
+    columns = [_memory_on(prepared, placement, kind) for kind in placement.kinds]
+    if ran > NEVER_RAN:
+        columns = [replace(one, ran=ran) for one in columns]
+    estimates = [one.answer() for one in columns]
     if len(estimates) == 1 and not neighbour_bytes:
         return estimates[0]
     least = min(estimates, key=lambda memory: memory.capacity_bytes - (memory.peak_bytes or 0.0))
@@ -51,14 +61,25 @@ def tightest_memory(
     return replace(least, fits=False, oom_probability=1.0)
 
 
-def that_fits(memory: Memory) -> Memory:
-    """Return the memory of a step that was seen to run."""
-    peak = memory.peak_bytes
-    peak = None if peak is None else min(peak, memory.capacity_bytes)
-    return replace(memory, peak_bytes=peak, fits=True, oom_probability=0.0)
+def most_excess(cells: Iterable[tuple[PreparedJob, ResolvedPlacement]]) -> float:
+    """Return by how many deviations steps that ran exceed their room; never less than the truth.
+
+    Returns
+    -------
+    float
+        The most over all steps and accelerators; :data:`.NEVER_RAN` for no step.
+    """
+    return max(
+        (
+            float(_memory_on(prepared, placement, kind).excess[0])
+            for prepared, placement in cells
+            for kind in placement.kinds
+        ),
+        default=NEVER_RAN,
+    )
 
 
-def _memory_on(prepared: PreparedJob, placement: ResolvedPlacement, kind: Kind) -> Memory:
+def _memory_on(prepared: PreparedJob, placement: ResolvedPlacement, kind: Kind) -> MemoryColumns:
     """Return the memory of one accelerator of a kind; it is worked out once for all that agree."""
     plan = placement.fabric.plan
     # Replicas that share nothing out hold the same, however many they are beyond one.
@@ -70,7 +91,7 @@ def _memory_on(prepared: PreparedJob, placement: ResolvedPlacement, kind: Kind) 
         kind.accelerator,
         ("memory", kind.accelerator.name, kind.part, told_apart),
         lambda: _compiled_memory(prepared, kind.held, plan)
-        or memory_estimate(
+        or memory_cell(
             prepared.memory_profile, kind.held, job=prepared.job, plan=plan,
             shape=_read_shape(prepared, plan),
         ),
@@ -86,9 +107,14 @@ def _read_shape(prepared: PreparedJob, plan: Plan) -> TransformerShape | None:
 
 
 def replica_memory(
-    prepared: PreparedJob, columns: ReplicaColumns
+    prepared: PreparedJob, columns: ReplicaColumns, ran: float = NEVER_RAN
 ) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
     """Return the memory of the accelerator with the least room of each placement.
+
+    Parameters
+    ----------
+    ran : float
+        As for :func:`tightest_memory`.
 
     Returns
     -------
@@ -108,14 +134,17 @@ def replica_memory(
             **kept_otherwise(None, prepared.job),
         ),
     )
-    room = memory.capacity_bytes - memory.peak_bytes
-    tightest = np.lexsort((room, place))[np.searchsorted(place, np.arange(len(columns)))]
-    return memory.peak_bytes[tightest], memory.fits[tightest]
+    memory = replace(memory, ran=ran)
+    peak_bytes, fits = memory.peak_bytes, memory.fits
+    tightest = np.lexsort((memory.capacity_bytes - peak_bytes, place))[
+        np.searchsorted(place, np.arange(len(columns)))
+    ]
+    return peak_bytes[tightest], fits[tightest]
 
 
 def _compiled_memory(
     prepared: PreparedJob, accelerator: AcceleratorSpec, plan: Plan
-) -> Memory | None:
+) -> MemoryColumns | None:
     """Return the memory of one accelerator; None where no compiled step is known.
 
     Steps of the captured program keep copies that a compiler fuses away: casts of scores over the
@@ -134,11 +163,22 @@ def _compiled_memory(
     if training is None:
         return None
     needed = compiled_memory_bytes(training, job_choice(prepared.job, plan))
-    room = np.array([accelerator.memory_bytes], dtype=np.float64)
-    probability = float(oom_probability(np.array([needed]), room, _DEVIATION)[0])
-    return Memory(
-        peak_bytes=needed,
-        capacity_bytes=float(accelerator.memory_bytes),
-        fits=probability <= 0.5,
-        oom_probability=probability,
+    return compiled_columns(np.array([needed]), accelerator)
+
+
+def compiled_columns(needed_bytes: FloatArray, accelerator: AcceleratorSpec) -> MemoryColumns:
+    """Return the memory of compiled steps, which hold what is counted and nothing around it.
+
+    Parameters
+    ----------
+    needed_bytes : ndarray, shape (cells,)
+    """
+    capacity = np.full(len(needed_bytes), float(accelerator.memory_bytes))
+    return MemoryColumns(
+        demand_bytes=needed_bytes,
+        certain_bytes=np.zeros(len(needed_bytes)),
+        capacity_bytes=capacity,
+        full_bytes=capacity,
+        need_share=np.ones(len(needed_bytes)),
+        deviation=_DEVIATION,
     )

@@ -16,8 +16,9 @@ import numpy.typing as npt
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
-from perfmodel.estimator.evidence.observed_job import ObservedJob
+from perfmodel.estimator.evidence.observed_job import ObservedJob, ran_of
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.placing.memory import compiled_columns
 from perfmodel.estimator.placing.split_replica import (
     SPLIT_BY_MEGATRON_WARNING,
     is_left_to_megatron,
@@ -63,11 +64,14 @@ class CapturedRoom:
         One micro-batch, nothing recomputed.
     kinds : tuple of Kind
         Of accelerators; the one with the least room counts.
+    ran : float
+        By how much observed steps of the job exceed the memory they ran in.
     """
 
     training: TransformerTraining
     prepared: PreparedJob
     kinds: tuple[Kind, ...]
+    ran: float
 
     @classmethod
     def of(
@@ -76,6 +80,7 @@ class CapturedRoom:
         prepared: PreparedJob,
         placement: ResolvedPlacement,
         training: TransformerTraining,
+        ran: float,
     ) -> CapturedRoom:
         """Capture what the memory of all plans follows from, where that is another step."""
         job = replace(
@@ -85,7 +90,7 @@ class CapturedRoom:
             selective_checkpointing=False,
         )
         one = prepared if job == prepared.job else core.prepare(job)
-        return cls(training=training, prepared=one, kinds=placement.kinds)
+        return cls(training=training, prepared=one, kinds=placement.kinds, ran=ran)
 
     def __call__(self, choices: Sequence[PlanChoice]) -> PlanRoom:
         """Return the memory of some plans."""
@@ -101,13 +106,14 @@ class CapturedRoom:
                 if kind.accelerator.kind == "tpu":
                     continue
                 found = self._on(kind, _grown(parts, grown[rows]), columns.data[rows])
+                found = replace(found, ran=self.ran)
                 needed[rows] = np.maximum(needed[rows], found.peak_bytes)
                 fits[rows] &= found.fits
         for kind in self.kinds:
             if kind.accelerator.kind == "tpu":
                 compiled = np.array([compiled_memory_bytes(self.training, c) for c in choices])
                 needed = np.maximum(needed, compiled)
-                fits &= compiled <= kind.held.memory_bytes
+                fits &= replace(compiled_columns(compiled, kind.held), ran=self.ran).fits
         room = min(kind.held.memory_bytes for kind in self.kinds)
         return PlanRoom(needed_bytes=needed, fits=fits, room_bytes=float(room))
 
@@ -273,7 +279,7 @@ def search(
         scale=PredictedScale(
             core=core, prepared=prepared, placement=placement, training=training, slower=slower
         ),
-        room_of=CapturedRoom.of(core, prepared, placement, training),
+        room_of=CapturedRoom.of(core, prepared, placement, training, ran_of(observed)),
         most=most,
     )
     said = [text for one in alone for text in one.warnings if text != NO_ROOM_WARNING]

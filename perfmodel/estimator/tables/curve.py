@@ -14,7 +14,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.evidence.observed import Correction
-from perfmodel.estimator.evidence.observed_job import ObservedJob
+from perfmodel.estimator.evidence.observed_job import ObservedJob, ran_of
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.job_types.job_type_answers import (
     type_estimate,
@@ -30,7 +30,7 @@ from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, answer_cell
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Network, Node, Placement, Plan
-from perfmodel.types import LADDER, RUNG, Basis
+from perfmodel.types import LADDER, Basis
 
 #: Most accelerators of a curve, and most points.
 MOST_ACCELERATORS, MOST_POINTS = 100_000, 4096
@@ -163,13 +163,12 @@ def draw_curve(
         return _of_estimates(spec, asked, answers)
     predictions = {spec.name: core.predictions([(prepared, spec)])[0]}
     columns = _columns(spec, asked)
-    peak_bytes, fits = replica_memory(prepared, columns)
+    peak_bytes, fits = replica_memory(prepared, columns, ran_of(observed))
     steps = replicated_steps([prepared], [predictions], columns)
     if observed is not None or prepared.job.script:
         correction = Correction()
         steps = correction.add([prepared], columns, steps, [observed])
         correction.apply()
-    fits = fits | (steps.rung[0] == RUNG[Basis.MEASURED])
     prediction = predictions[spec.name]
     placement = core.resolve(placement_of(max(asked.counts), asked))
     of_counts = dict.fromkeys(text for texts in steps.said.values() for text in texts)

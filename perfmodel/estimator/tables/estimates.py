@@ -11,10 +11,10 @@ from perfmodel.client.answers import Breakdown, Throughput
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed import corrected_step
-from perfmodel.estimator.evidence.observed_job import ObservedJob
+from perfmodel.estimator.evidence.observed_job import ObservedJob, ran_of
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cell, CellStep, predicted_cell
-from perfmodel.estimator.placing.memory import that_fits, tightest_memory
+from perfmodel.estimator.placing.memory import tightest_memory
 from perfmodel.estimator.placing.placed import captured_step
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Plan
@@ -66,19 +66,26 @@ def answer_of(cell: Cell, observed: ObservedJob | None = None) -> Estimate:
     """Answer a single cell of which everything is predicted."""
     # Of a job that is said to be a script something is known without any observation.
     is_changed = observed is not None or cell.prepared.job.script
-    return estimate_of(cell, corrected_step(cell, observed) if is_changed else captured_step(cell))
+    step = corrected_step(cell, observed) if is_changed else captured_step(cell)
+    return estimate_of(cell, step, ran_of(observed))
 
 
-def estimate_of(cell: Cell, step: CellStep) -> Estimate:
-    """Return the answer that says what a step on a placement rests on."""
+def estimate_of(cell: Cell, step: CellStep, ran: float) -> Estimate:
+    """Return the answer that says what a step on a placement rests on.
+
+    Parameters
+    ----------
+    ran : float
+        As for :func:`.tightest_memory`.
+    """
     prepared, placement, predictions, _ = cell
     slowest = predictions[0]
     if len(predictions) > 1:
         slowest = max(predictions, key=lambda p: p.time_s)
     parts, rate, tokens = step.parts, step.samples_per_second, prepared.step.tokens_per_sample
-    memory = tightest_memory(prepared, placement, step.neighbour_bytes)
-    if step.basis is Basis.MEASURED:
-        memory = that_fits(memory)
+    # What was observed beside its neighbours had room beside them.
+    beside_bytes = 0.0 if step.basis is Basis.MEASURED else step.neighbour_bytes
+    memory = tightest_memory(prepared, placement, beside_bytes, ran)
     said = [text for prediction in predictions for text in prediction.warnings]
     said += (*placement.warnings, *step.warnings, *prepared.warnings)
     if memory.fits is False:

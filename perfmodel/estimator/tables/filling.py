@@ -14,7 +14,7 @@ from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed import Correction
-from perfmodel.estimator.evidence.observed_job import ObservedJob
+from perfmodel.estimator.evidence.observed_job import ObservedJob, ran_of
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.job_types.job_type import ObservedJobType
@@ -160,7 +160,8 @@ class Filling:
                 steps = replicated_steps(jobs, predictions, replicas)
                 self._put(rows, columns, jobs, steps, replicas)
                 for row, job in zip(rows, jobs, strict=True):
-                    peak_bytes, fits = replica_memory(job, replicas)
+                    ran = ran_of(self.observed.get(row))
+                    peak_bytes, fits = replica_memory(job, replicas, ran)
                     self._numbers["peak_bytes"][row, columns] = peak_bytes
                     self._fits[row, columns] = fits
 
@@ -199,6 +200,7 @@ class Filling:
             target = np.ix_(rows, columns)
             self._put_steps(target, steps)
             rung = np.broadcast_to(steps.rung, steps.samples_per_second.shape)
+            # What was observed beside its neighbours had room beside them.
             self._fits[target] |= rung == RUNG[Basis.MEASURED]
             self._out[target] &= rung > RUNG[Basis.CALIBRATED]
             self._said |= dict.fromkeys(text for texts in steps.said.values() for text in texts)
@@ -283,7 +285,8 @@ class Filling:
     def _fill_cell(self, at: tuple[int, int], cell: Cell) -> None:
         steps = Steps.row([captured_step(cell)])
         self._put([at[0]], [at[1]], [cell.prepared], steps)
-        memory = tightest_memory(cell.prepared, cell.placement, steps.neighbour_bytes)
+        ran = ran_of(self.observed.get(at[0]))
+        memory = tightest_memory(cell.prepared, cell.placement, steps.neighbour_bytes, ran)
         self._numbers["peak_bytes"][at], self._fits[at] = memory.peak_bytes, memory.fits
 
     # -- the table ------------------------------------------------------------------------------
@@ -304,7 +307,8 @@ class Filling:
         if prepared is None:
             return type_estimate(self._types[row], placement, step)
         predictions = [self._predictions[row][spec.name] for spec in placement.accelerators]
-        return estimate_of(Cell(prepared, placement, predictions), step)
+        ran = ran_of(self.observed.get(row))
+        return estimate_of(Cell(prepared, placement, predictions), step, ran)
 
     def table(self) -> Table:
         """Return what was filled, as columns."""

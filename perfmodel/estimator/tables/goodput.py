@@ -14,7 +14,7 @@ from perfmodel.errors import InvalidInputError, InvalidPlacementError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import is_weighed
-from perfmodel.estimator.evidence.observed_job import ObservedJob
+from perfmodel.estimator.evidence.observed_job import ObservedJob, ran_of
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
@@ -55,7 +55,7 @@ def best_goodput(
     stated = stated_adaptation(prepared.job, placement)
     asked = at_some_batches(core, prepared)
     own, more = asked[-2:]
-    adaptation = adaptation_of(stated, _most_samples((own, more), placement))
+    adaptation = adaptation_of(stated, _most_samples((own, more), placement, ran_of(observed)))
     steps = ReplicaSteps.of(core, asked, placement)
     known = answer_cell(core, own, placement, observed)
     factor = computing_s(known) / float(steps(np.array([own.job.batch_size]), np.array([1]))[0])
@@ -262,10 +262,12 @@ def at_some_batches(
     return [core.prepare(replace(job, batch_size=batch)) for batch in sorted({*ends, own})]
 
 
-def _most_samples(pair: tuple[PreparedJob, PreparedJob], placement: ResolvedPlacement) -> int:
+def _most_samples(
+    pair: tuple[PreparedJob, PreparedJob], placement: ResolvedPlacement, ran: float
+) -> int:
     """Return the largest micro-batch that fits every accelerator, by an affine law of memory."""
     most = math.inf
-    low, high = (_least_room(one, placement) for one in pair)
+    low, high = (_least_room(one, placement, ran) for one in pair)
     first, second = (one.job.batch_size for one in pair)
     for few, many in zip(low, high, strict=True):
         each = max((few - many) / (second - first), 1.0)
@@ -273,13 +275,13 @@ def _most_samples(pair: tuple[PreparedJob, PreparedJob], placement: ResolvedPlac
     return max(int(most), 0)
 
 
-def _least_room(prepared: PreparedJob, placement: ResolvedPlacement) -> list[float]:
+def _least_room(prepared: PreparedJob, placement: ResolvedPlacement, ran: float) -> list[float]:
     """Return by how much the demand on each kind may grow."""
     plan = memory_plan(placement.fabric.plan, placement.count, prepared.job)
     kinds = [kind.held for kind in placement.kinds]
     constants = prepared.memory_constants
     found = memory_columns(prepared.memory_profile, kinds, constants=constants, plan=plan)
-    return [float(room) for room in found.room_bytes]
+    return [float(room) for room in replace(found, ran=ran).room_bytes]
 
 
 def adaptation_of(stated: Mapping[str, Any], most_samples: int | None) -> BatchAdaptation:

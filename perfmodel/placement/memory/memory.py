@@ -15,6 +15,17 @@ a normal residual:
 
 with ``n`` and ``sigma`` fitted on runs that ran and on runs that ran out; 1 where ``S`` alone is
 more than there is. A step fits where that is one half at most.
+
+The residual is the job's. Where a step of it ran whose need exceeds its room by ``z`` deviations
+(the argument of ``Phi``), the residual is at most ``-z``. A ``z`` above 0 says that the job is
+counted too high by that much, and the residual is one around it. Of a step that exceeds its room by
+``x`` deviations
+
+.. math::
+
+    P(\text{runs out}) = 1 - \frac{\Phi(m - x)}{\Phi(m - z)}, \quad m = \max(z, 0)
+
+or 0 where ``x`` is not above ``z``.
 """
 
 from __future__ import annotations
@@ -22,6 +33,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -55,6 +68,12 @@ _WORD_BYTES = 12.0
 #: Residuals that many deviations away from the edge are no longer called uncertain.
 _CLEAR = 4.0
 
+#: Deviations that stand for no room at all.
+_NO_ROOM = 25.0
+
+#: The most by which steps exceed their room, where none was seen to run.
+NEVER_RAN = -math.inf
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MemoryColumns:
@@ -62,23 +81,76 @@ class MemoryColumns:
 
     Parameters
     ----------
-    peak_bytes : ndarray, shape (cells,)
-        What the device shows at most; above its capacity where the step does not fit.
     demand_bytes : ndarray, shape (cells,)
         What it would show with room to spare.
-    capacity_bytes : ndarray, shape (cells,)
-    fits : ndarray of bool, shape (cells,)
-    oom_probability : ndarray, shape (cells,)
-    room_bytes : ndarray, shape (cells,)
-        By how much the demand may grow until the step does not fit; below 0 where it does not.
+    certain_bytes : ndarray, shape (cells,)
+        The part of it that nothing gives back.
+    capacity_bytes, full_bytes : ndarray, shape (cells,)
+        What there is, and what a monitor shows of it at most.
+    need_share : ndarray, shape (cells,)
+        The part of the rest that is enough.
+    deviation : float
+        Of the logarithm of what the rest needs, > 0.
+    ran : float
+        By how many deviations steps of the job that ran exceed their room, at most.
     """
 
-    peak_bytes: FloatArray
     demand_bytes: FloatArray
+    certain_bytes: FloatArray
     capacity_bytes: FloatArray
-    fits: npt.NDArray[np.bool_]
-    oom_probability: FloatArray
-    room_bytes: FloatArray
+    full_bytes: FloatArray
+    need_share: FloatArray
+    deviation: float
+    ran: float = NEVER_RAN
+
+    @cached_property
+    def excess(self) -> FloatArray:
+        """By how many deviations what is needed exceeds the room, shape (cells,).
+
+        Where there is no room at all, what is certain was counted wrong if the step ran; more of
+        it is no likelier to.
+        """
+        need_bytes = (self.demand_bytes - self.certain_bytes) * self.need_share
+        room_bytes = self.capacity_bytes - self.certain_bytes
+        excess = excess_of(need_bytes, room_bytes, self.deviation)
+        over = np.log((self.certain_bytes + need_bytes) / self.capacity_bytes) / self.deviation
+        return np.where(excess < _NO_ROOM, excess, _NO_ROOM + over)
+
+    @cached_property
+    def oom_probability(self) -> FloatArray:
+        """How likely each step runs out of memory, shape (cells,)."""
+        return oom_probability(self.excess, self.ran)
+
+    @property
+    def fits(self) -> npt.NDArray[np.bool_]:
+        """Whether each step is more likely to run than not, shape (cells,)."""
+        return self.oom_probability <= 0.5
+
+    @property
+    def peak_bytes(self) -> FloatArray:
+        """What the device shows at most; above its capacity where the step does not fit."""
+        return np.where(
+            self.fits,
+            np.minimum(self.demand_bytes, self.full_bytes),
+            np.maximum(self.demand_bytes, self.capacity_bytes),
+        )
+
+    def answer(self, at: int = 0) -> Memory:
+        """Return what is said of a cell."""
+        return Memory(
+            peak_bytes=float(self.peak_bytes[at]),
+            capacity_bytes=float(self.capacity_bytes[at]),
+            fits=bool(self.fits[at]),
+            oom_probability=float(self.oom_probability[at]),
+        )
+
+    @property
+    def room_bytes(self) -> FloatArray:
+        """By how much the demand may grow until the step does not fit; below 0 if it does not."""
+        room_bytes = self.capacity_bytes - self.certain_bytes
+        if self.ran > NEVER_RAN:
+            room_bytes = room_bytes * math.exp(self.deviation * _excess_at_the_edge(self.ran))
+        return room_bytes / self.need_share + self.certain_bytes - self.demand_bytes
 
 
 def memory_columns(
@@ -125,32 +197,32 @@ def columns_of_parts(
     around = overhead(accelerators, constants, replicas)
     demand = np.broadcast_to(demand_bytes(parts, around), (cells,))
     capacity = np.array([spec.memory_bytes for spec in accelerators], dtype=np.float64)
-    share = np.where(around.has_allocator, known["need_share"], 1.0)
-    certain = np.broadcast_to(parts.certain_bytes, (cells,))
-    probability = oom_probability(
-        (demand - certain) * share, capacity - certain, known["deviation"]
-    )
-    fits = probability <= 0.5
-    full = np.where(around.has_allocator, known["full_share"], 1.0) * capacity
     return MemoryColumns(
-        peak_bytes=np.where(fits, np.minimum(demand, full), np.maximum(demand, capacity)),
         demand_bytes=demand,
+        certain_bytes=np.broadcast_to(parts.certain_bytes, (cells,)),
         capacity_bytes=capacity,
-        fits=fits,
-        oom_probability=probability,
-        room_bytes=(capacity - certain) / share + certain - demand,
+        full_bytes=np.where(around.has_allocator, known["full_share"], 1.0) * capacity,
+        need_share=np.where(around.has_allocator, known["need_share"], 1.0),
+        deviation=known["deviation"],
     )
 
 
 def memory_estimate(
+    profile: MemoryProfile | float, accelerator: AcceleratorSpec, *, job: Job | None = None
+) -> Memory:
+    """Return the memory of a job's step alone on an accelerator; as :func:`memory_cell`."""
+    return memory_cell(profile, accelerator, job=job).answer()
+
+
+def memory_cell(
     profile: MemoryProfile | float,
     accelerator: AcceleratorSpec,
     *,
     job: Job | None = None,
     plan: Plan | None = None,
     shape: TransformerShape | None = None,
-) -> Memory:
-    """Return the memory of a job's step on one of some accelerators.
+) -> MemoryColumns:
+    """Return the memory of a job's step on one of some accelerators, as a single cell.
 
     Parameters
     ----------
@@ -171,13 +243,7 @@ def memory_estimate(
         degrees = replace(degrees, expert_share=share_of_experts(shape))
     if job is not None and Offload.ACTIVATIONS in degrees.offload:
         degrees = replace(degrees, activation_share=activation_share(job, profile, shape))
-    columns = memory_columns(profile, [accelerator], constants=constants_for(job), plan=degrees)
-    return Memory(
-        peak_bytes=float(columns.peak_bytes[0]),
-        capacity_bytes=float(columns.capacity_bytes[0]),
-        fits=bool(columns.fits[0]),
-        oom_probability=float(columns.oom_probability[0]),
-    )
+    return memory_columns(profile, [accelerator], constants=constants_for(job), plan=degrees)
 
 
 def memory_plan(plan: Plan | None, accelerator_count: int, job: Job | None = None) -> MemoryPlan:
@@ -283,8 +349,8 @@ def share_of_experts(shape: TransformerShape | None) -> float:
     return experts / shape.parameter_count
 
 
-def oom_probability(need_bytes: FloatArray, room_bytes: FloatArray, deviation: float) -> FloatArray:
-    """Return how likely a need is above the room for it, 0 or 1 where it is clear.
+def excess_of(need_bytes: FloatArray, room_bytes: FloatArray, deviation: float) -> FloatArray:
+    """Return by how many deviations a need exceeds the room for it, 25 at most.
 
     Parameters
     ----------
@@ -297,15 +363,46 @@ def oom_probability(need_bytes: FloatArray, room_bytes: FloatArray, deviation: f
 
     Examples
     --------
-    >>> oom_probability(np.array([1.0, 8.0, 64.0]), np.full(3, 8.0), 0.1).tolist()
-    [0.0, 0.5, 1.0]
-    >>> oom_probability(np.array([1.0]), np.array([-2.0]), 0.1).tolist()
-    [1.0]
+    >>> excess_of(np.array([8.0, 1.0]), np.array([8.0, -2.0]), 0.1).tolist()
+    [0.0, 25.0]
     """
-    room = np.maximum(room_bytes, need_bytes * math.exp(-2 * _CLEAR * deviation))
-    away = np.log(need_bytes / room) / deviation
-    inside = [0.5 * math.erfc(-z / math.sqrt(2)) for z in np.clip(away, -_CLEAR, _CLEAR).tolist()]
-    return np.where(away > _CLEAR, 1.0, np.where(away < -_CLEAR, 0.0, inside))
+    room = np.maximum(room_bytes, need_bytes * math.exp(-_NO_ROOM * deviation))
+    return np.minimum(np.log(need_bytes / room) / deviation, _NO_ROOM)
+
+
+def oom_probability(excess: FloatArray, ran: float = NEVER_RAN) -> FloatArray:
+    """Return how likely a need is above the room for it, 0 or 1 where it is clear.
+
+    Parameters
+    ----------
+    excess : ndarray, shape (cells,)
+        Deviations by which the need exceeds the room; from :func:`excess_of`.
+    ran : float
+        The most by which it did in steps of the job that ran.
+
+    Examples
+    --------
+    >>> oom_probability(np.array([-9.0, 0.0, 9.0])).tolist()
+    [0.0, 0.5, 1.0]
+    >>> oom_probability(np.array([2.0, 8.0]), ran=2.0).tolist()
+    [0.0, 1.0]
+    """
+    middle = max(ran, 0.0)
+    least, most = max(ran, -_CLEAR), middle + _CLEAR
+    ran_at_all = _beyond(ran - middle)
+    inside = [1.0 - _beyond(x - middle) / ran_at_all for x in excess.clip(least, most).tolist()]
+    return np.where(excess > most, 1.0, np.where(excess <= least, 0.0, inside))
+
+
+def _excess_at_the_edge(ran: float) -> float:
+    """Return the excess at which a step is as likely to run as not."""
+    middle = max(ran, 0.0)
+    return middle - NormalDist().inv_cdf(_beyond(ran - middle) / 2)
+
+
+def _beyond(deviations: float) -> float:
+    """Return the chance that a normal residual is larger."""
+    return 0.5 * math.erfc(deviations / math.sqrt(2))
 
 
 def peak_tensor_bytes(graph: Graph) -> float:

@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.least_squares import least_squares
-from perfmodel.placement.memory.memory import oom_probability
+from perfmodel.placement.memory.memory import excess_of, oom_probability
 from perfmodel.placement.memory.memory_demand import (
     Overhead,
     demand_bytes,
@@ -251,7 +251,7 @@ def _edge(demand: FloatArray, ran: npt.NDArray[np.bool_]) -> tuple[float, float]
     weight = np.where(ran, 1.0, math.sqrt(ran.sum() / max((~ran).sum(), 1)))
     for share in np.arange(0.8, 1.0501, 0.01):
         for spread in np.arange(0.04, 0.301, 0.02):
-            short = oom_probability(share * demand, np.ones(len(demand)), float(spread))
+            short = oom_probability(excess_of(share * demand, np.ones(len(demand)), float(spread)))
             right = np.maximum(np.where(ran, 1 - short, short), _LEAST_LIKELIHOOD)
             likelihood = float(weight @ np.log(right))
             if likelihood > best:

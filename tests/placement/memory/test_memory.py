@@ -11,6 +11,7 @@ from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.graph.job import Job
 from perfmodel.placement.fitted import fitted
 from perfmodel.placement.memory.memory import (
+    excess_of,
     expert_share,
     memory_columns,
     memory_estimate,
@@ -284,8 +285,26 @@ def test_a_plan_says_how_many_replicas_there_are() -> None:
 
 def test_the_chance_is_that_of_a_normal_residual() -> None:
     # One deviation above the capacity: Phi(1) = 0.8413.
-    chance = oom_probability(np.array([math.exp(0.1)]), np.array([1.0]), 0.1)
+    chance = oom_probability(excess_of(np.array([math.exp(0.1)]), np.array([1.0]), 0.1))
     assert chance[0] == pytest.approx(0.8413, abs=1e-4)
+
+
+def test_what_ran_bounds_the_residual_of_the_job() -> None:
+    # It ran with a deviation to spare: 1 - Phi(-0.5) / Phi(1) = 1 - 0.30854 / 0.84134.
+    chance = oom_probability(np.array([-1.5, -1.0, 0.5]), ran=-1.0)
+    assert chance == pytest.approx([0.0, 0.0, 0.6333], abs=1e-4)
+    # It ran though it exceeds its room by two: 1 - Phi(-1) / Phi(0) = 1 - 0.15866 / 0.5.
+    chance = oom_probability(np.array([2.0, 3.0, 7.0]), ran=2.0)
+    assert chance == pytest.approx([0.0, 0.6827, 1.0], abs=1e-4)
+
+
+@pytest.mark.parametrize("ran", [-math.inf, -2.0, 1.0, 5.0, 24.0])
+def test_the_room_ends_where_a_step_no_longer_fits(ran: float) -> None:
+    columns = memory_columns(PROFILE, [CATALOG.get("V100-SXM2-16GB")])
+    columns = dataclasses.replace(columns, ran=ran)
+    for share, expected in ((0.999, True), (1.001, False)):
+        demand = columns.demand_bytes + share * columns.room_bytes
+        assert dataclasses.replace(columns, demand_bytes=demand).fits.tolist() == [expected]
 
 
 def test_half_of_a_data_set_on_the_device_is_divided_among_replicas() -> None:
