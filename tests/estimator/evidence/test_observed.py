@@ -96,7 +96,7 @@ def test_what_ran_fits_wherever_it_needs_no_more(estimator: Estimator) -> None:
     jobs = [replace(JOB, batch_size=size) for size in sizes]
     assert not estimator.matrix(jobs, places).fits[:, 0].any()
     after = estimator.matrix(jobs, places, dict.fromkeys(range(len(jobs)), (seen,)))
-    # It ran in 24 GB. Half of that fits 11 GB as likely as not, and one of four holds twice as much.
+    # Half of what ran in 24 GB fits 11 as likely as not, and one of four holds twice as much.
     assert after.fits.tolist() == [
         [True, True, True, True],
         [True, False, True, False],
