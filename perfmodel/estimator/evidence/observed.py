@@ -26,6 +26,7 @@ from perfmodel.estimator.placing.cells import Cell, CellStep, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns, machine_word
 from perfmodel.estimator.placing.placed import captured_step
 from perfmodel.estimator.placing.replicas import interval
+from perfmodel.graph.job import Job
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.calibration.calibration import Calibration
 from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps, correct_weighed
@@ -283,6 +284,23 @@ def corrected_step(cell: Cell, observed: ObservedJob | None) -> CellStep:
         measured = corrected_in_columns(cell, step, observed)
         observed.measured.put(key, measured)
     return measured
+
+
+def corrected_parts(job: Job, cells: StepCells, observed: ObservedJob | None) -> StepParts:
+    """Return steps of one job on one kind of machine as all that is known lets them appear.
+
+    Parameters
+    ----------
+    job : Job
+        Says whether it is a script; its batch does not count.
+    cells : StepCells
+        As predicted of a bare step; from :func:`.cells_at_batches`.
+    """
+    machine, script = str(cells.machine[0]), unobserved_script(job)
+    everywhere = np.arange(len(cells))
+    for law, shift, _, _ in _says(observed, script, [(machine, everywhere)]):
+        return shift.moved(cells.parts) if law is None else law.apply(cells).parts
+    return cells.parts
 
 
 def corrected_in_columns(cell: Cell, step: CellStep, observed: ObservedJob | None) -> CellStep:

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, PerfModelError
@@ -234,6 +235,52 @@ def step_cells(
         fabric=[*columns.fabric] * len(jobs),
         setting=[*columns.setting] * len(jobs),
         place=np.tile(np.arange(places), len(jobs)),
+    )
+
+
+def cells_at_batches(
+    captured: Sequence[PreparedJob],
+    placements: Sequence[ResolvedPlacement],
+    parts: StepParts,
+    *,
+    batch_size: npt.ArrayLike,
+    micro_batches: npt.ArrayLike,
+) -> StepCells:
+    """Return predicted steps of one job at many batches, as a calibration reads them.
+
+    Parameters
+    ----------
+    captured : sequence of PreparedJob
+        The job at some batches, one micro-batch each; the nearest tells what parts do not.
+    placements : sequence of ResolvedPlacement
+        One for each row, or one for all; all on the same accelerators and links.
+    parts : StepParts
+        Columns of shape (rows,).
+    batch_size, micro_batches : array_like, shape (rows,)
+        Samples of a micro-batch of one replica, and micro-batches of a step.
+    """
+    batch, micro = (np.asarray(one, dtype=np.float64) for one in (batch_size, micro_batches))
+    known = np.array([(*_besides(one, ()), one.job.batch_size) for one in captured])
+    forward = np.array([one.step.profile.forward_share for one in captured])
+    nearest = np.abs(np.log(batch[:, None] / known[:, 3])).argmin(axis=1)
+    host_s, input_s, backward, samples = known[nearest].T
+    # Parameters are updated once, after all micro-batches.
+    updated = np.maximum(1 - forward[nearest] - backward, 0.0)
+    one = single_step(captured[0], parts.at(0), placements[0])
+    return StepCells.of_job(
+        parts,
+        batch_size=batch * micro,
+        micro_batches=micro,
+        ranks=one.ranks,
+        hosts=one.hosts,
+        largest_share=one.largest_share,
+        host_s=host_s * micro,
+        input_s=input_s * batch * micro / samples * (parts.input_stall_s == 0),
+        window_share=micro * backward / (micro * (forward[nearest] + backward) + updated),
+        job=one.job,
+        machine=one.machine,
+        fabric=one.fabric,
+        setting=[*map(setting_word, placements)] if len(placements) > 1 else one.setting,
     )
 
 

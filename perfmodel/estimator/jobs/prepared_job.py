@@ -76,7 +76,8 @@ class PreparedJob:
     @cached_property
     def collate_s(self) -> float:
         """What putting the samples of a step together takes of one core, seconds."""
-        return collate_s(self.step.graph) * self.samples / self.captured_samples
+        # The graph's inputs are those of one micro-batch.
+        return collate_s(self.step.graph) * self.job.accumulation_steps
 
     @cached_property
     def memory_profile(self) -> MemoryProfile:

@@ -16,6 +16,7 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.fabric.rank_groups import Dimension
 from perfmodel.placement.plan_steps.plan_constants import Stack
+from perfmodel.placement.plan_steps.plan_step import PlanStep
 from perfmodel.placement.plan_steps.stage_cut import cut_graph, cut_step_s, refuse_operator_splits
 from perfmodel.placement.plans.plan_answer import (
     TransformerTraining,
@@ -85,17 +86,19 @@ def split_step(
     else:
         steps = plan_answer(training, placement.fabric, choices, single_s=single_s)
         half_width = _OF_A_PLAN
-    # What the bound of the arithmetic adds counts as computing.
-    beyond = steps.step_time_s - steps.parts.step_time_s
-    parts = replace(
-        steps.parts,
-        compute_s=steps.parts.compute_s + beyond,
+    return SplitStep(answered_parts(steps), half_width)
+
+
+def answered_parts(steps: PlanStep) -> StepParts:
+    """Return the parts of steps that the equations for plans tell, as answers state them."""
+    parts = steps.parts
+    return replace(
+        parts,
+        # What the bound of the arithmetic adds counts as computing.
+        compute_s=parts.compute_s + (steps.step_time_s - parts.step_time_s),
         # What is waited for beside messages, the launch of the last ones, is communication as well.
-        communication_s=np.maximum(
-            steps.parts.communication_s, steps.parts.exposed_communication_s
-        ),
+        communication_s=np.maximum(parts.communication_s, parts.exposed_communication_s),
     )
-    return SplitStep(parts, half_width)
 
 
 def split_warnings(prepared: PreparedJob, placement: ResolvedPlacement) -> tuple[str, ...]:

@@ -16,17 +16,22 @@ import numpy.typing as npt
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
+from perfmodel.estimator.evidence.observed import corrected_parts
 from perfmodel.estimator.evidence.observed_job import ObservedJob, ran_of
+from perfmodel.estimator.evidence.observed_rows import cells_at_batches
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.memory import compiled_columns
 from perfmodel.estimator.placing.split_replica import (
     SPLIT_BY_MEGATRON_WARNING,
+    answered_parts,
     is_left_to_megatron,
 )
 from perfmodel.estimator.single.plan_engine import needs_no_single, transformer_training
-from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, computing_s, on_one_of_each
-from perfmodel.estimator.tables.goodput import ReplicaSteps, at_some_batches
+from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, on_one_of_each
+from perfmodel.estimator.tables.goodput import ReplicaSteps, at_some_batches, bare_step
 from perfmodel.features.arrays import FloatArray
+from perfmodel.graph.job import Job
+from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.memory.memory import (
     MemoryColumns,
     columns_of_parts,
@@ -44,7 +49,7 @@ from perfmodel.placement.plan_steps.plan_cells import (
 from perfmodel.placement.plan_steps.plan_memory import plan_memory
 from perfmodel.placement.plan_steps.plan_step import PlanStep, plan_step
 from perfmodel.placement.plans.compiled_memory import compiled_memory_bytes
-from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice
+from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice, scaled
 from perfmodel.placement.plans.plan_search import PlanRanking, PlanRoom, search_plans
 from perfmodel.placement.topology.topology import Schedule
 from perfmodel.types import Mode, Precision
@@ -198,17 +203,20 @@ class PredictedScale:
     answer by themselves (:func:`.plan_engine.needs_no_single`). Where they were fitted on other
     jobs, replicas that are not split take what single answers say of them.
 
+    What was observed corrects each of them as it does answers.
+
     Parameters
     ----------
-    slower : float
-        How much longer observed steps say that one accelerator takes.
+    prepared : PreparedJob
+        A bare step, whatever the job is said to be.
     """
 
     core: Core
+    job: Job
     prepared: PreparedJob
     placement: ResolvedPlacement
     training: TransformerTraining
-    slower: float = 1.0
+    observed: ObservedJob | None = None
 
     def __call__(self, choices: Sequence[PlanChoice], steps: PlanStep) -> FloatArray:
         """Return the factor of each plan; predicts at a few batches, each of which is captured.
@@ -240,9 +248,24 @@ class PredictedScale:
         stages = np.array([choice.plan.zero_stage for choice in choices])
         for stage in np.unique(stages[whole]).tolist():
             rows = np.flatnonzero(whole & (stages == stage))
-            whole_s = known.replicated_s(batch[rows], accumulation[rows], zero_stage=stage)
-            factor[rows] = whole_s / steps.step_time_s[rows]
-        return np.asarray(self.slower * factor)
+            replicas = known.replicated(batch[rows], accumulation[rows], zero_stage=stage)
+            factor[rows] = replicas.step_time_s / steps.step_time_s[rows]
+        return self._corrected(choices, scaled(steps, factor)).step_time_s / steps.step_time_s
+
+    def _corrected(self, choices: Sequence[PlanChoice], steps: PlanStep) -> StepParts:
+        """Return the steps as all that is known of the job lets them appear."""
+        parts = answered_parts(steps)
+        if self.observed is None and not self.job.script:
+            return parts
+        asked, within = self.placement.placement, [one.micro_batch for one in choices]
+        cells = cells_at_batches(
+            at_some_batches(self.core, self.core.prepare(self.job), within),
+            [self.core.resolve(replace(asked, plan=one.plan)) for one in choices],
+            parts,
+            batch_size=within,
+            micro_batches=[one.micro_batches for one in choices],
+        )
+        return corrected_parts(self.job, cells, self.observed)
 
 
 def _is_whole(choice: PlanChoice) -> bool:
@@ -269,15 +292,17 @@ def search(
             pointer="/job",
         )
     alone = on_one_of_each(core, prepared, placement, observed)
-    single_s = max(computing_s(one) for one in alone)
-    unobserved = on_one_of_each(core, prepared, placement)
-    slower = single_s / max(computing_s(one) for one in unobserved)
     found = search_plans(
         training,
         placement.fabric,
         global_batch=global_batch or prepared.samples * placement.count,
         scale=PredictedScale(
-            core=core, prepared=prepared, placement=placement, training=training, slower=slower
+            core=core,
+            job=job,
+            prepared=bare_step(core, prepared),
+            placement=placement,
+            training=training,
+            observed=observed,
         ),
         room_of=CapturedRoom.of(core, prepared, placement, training, ran_of(observed)),
         most=most,

@@ -14,15 +14,19 @@ from perfmodel.errors import InvalidInputError, InvalidPlacementError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import is_weighed
+from perfmodel.estimator.evidence.observed import corrected_parts
 from perfmodel.estimator.evidence.observed_job import ObservedJob, ran_of
+from perfmodel.estimator.evidence.observed_rows import cells_at_batches
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.replicas import replica_parts, sharing_of
+from perfmodel.estimator.placing.split_replica import answered_parts
 from perfmodel.estimator.single.plan_engine import needs_no_single, transformer_training
 from perfmodel.estimator.tables.estimates import answer_cell, computing_s, on_one_of_each
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.graph.job import Job
+from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.feeding.batch_split import AffineSteps
 from perfmodel.placement.feeding.goodput import (
     BatchAdaptation,
@@ -44,8 +48,9 @@ def best_goodput(
 
     Its step is asked for at its own batch, a quarter and four times of it; in between and beyond,
     its time on one accelerator and its memory are taken as affine in the batch. At its own batch
-    the step takes as long as :func:`.estimates.answer_cell` says, observed steps and loading
-    included; by as much as that differs the steps of all batches do.
+    the step is predicted as :func:`.estimates.answer_cell` says, loading included; by as much as
+    that differs the steps of all batches do. What was observed corrects each of them as it does
+    answers.
 
     Raises
     ------
@@ -53,20 +58,32 @@ def best_goodput(
         The job states no adaptation, does not train, or no batch lies within its bounds and fits.
     """
     stated = stated_adaptation(prepared.job, placement)
-    asked = at_some_batches(core, prepared)
-    own, more = asked[-2:]
+    said = at_some_batches(core, prepared)
+    own, more = said[-2:]
     adaptation = adaptation_of(stated, _most_samples((own, more), placement, ran_of(observed)))
-    steps = ReplicaSteps.of(core, asked, placement)
-    known = answer_cell(core, own, placement, observed)
-    factor = computing_s(known) / float(steps(np.array([own.job.batch_size]), np.array([1]))[0])
+    bare = [bare_step(core, one) for one in said]
+    steps = ReplicaSteps.of(core, bare, placement)
+    known = answer_cell(core, bare[-2], placement)
+    affine_s = steps(np.array([own.job.batch_size]), np.array([1])).step_time_s
+    factor = computing_s(known) / float(affine_s[0])
     # Loading takes as much longer as there are more samples.
     fed_s = known.step_time_s / own.job.batch_size if known.breakdown.input_stall_s > 0 else 0.0
 
     def step_times(batch: IntArray, accumulation: IntArray) -> FloatArray:
-        computed_s = factor * steps(batch, accumulation)
-        return np.asarray(np.maximum(computed_s, fed_s * batch * accumulation))
+        parts = steps(batch, accumulation).each(lambda part: factor * part)
+        stall_s = np.maximum(fed_s * batch * accumulation - parts.step_time_s, 0.0)
+        cells = cells_at_batches(
+            said, [placement], replace(parts, input_stall_s=stall_s),
+            batch_size=batch, micro_batches=accumulation,
+        )  # fmt: skip
+        return corrected_parts(own.job, cells, observed).step_time_s
 
     return best_batch(adaptation, placement.count, step_times)
+
+
+def bare_step(core: Core, prepared: PreparedJob) -> PreparedJob:
+    """Return the same job without what it says of a script: as a calibration reads predictions."""
+    return core.prepare(replace(prepared.job, script=None)) if prepared.job.script else prepared
 
 
 def best_goodput_of_type(of: ObservedJobType, placement: ResolvedPlacement) -> Batch:
@@ -153,12 +170,12 @@ class ReplicaSteps:
         ]
         return cls(fewer=lines[0], more=lines[-1], placement=placement, prepared=asked[-2])
 
-    def __call__(self, batch: IntArray, accumulation: IntArray) -> FloatArray:
-        """Return the step times, seconds, of batches and micro-batches of the same shape."""
+    def __call__(self, batch: IntArray, accumulation: IntArray) -> StepParts:
+        """Return the steps of batches and micro-batches of the same shape."""
         prepared, fabric = self.prepared, self.placement.fabric
         training = transformer_training(prepared) if prepared.has_plan_engine else None
         if training is None or self.placement.count == 1:
-            return self.replicated_s(batch, accumulation, zero_stage=fabric.plan.zero_stage)
+            return self.replicated(batch, accumulation, zero_stage=fabric.plan.zero_stage)
         jobs = (
             replace(prepared.job, batch_size=b, accumulation_steps=a)
             for b, a in zip(batch.tolist(), accumulation.tolist(), strict=True)
@@ -166,17 +183,15 @@ class ReplicaSteps:
         choices = [job_choice(job, fabric.plan) for job in jobs]
         apart = needs_no_single(prepared, training.on(fabric.accelerators), fabric.plan)
         single_s = None if apart else self.single_s(batch, accumulation)
-        return plan_answer(training, fabric, choices, single_s=single_s).step_time_s
+        return answered_parts(plan_answer(training, fabric, choices, single_s=single_s))
 
     def single_s(self, batch: IntArray, accumulation: IntArray) -> FloatArray:
         """Return what the slowest accelerator would take alone, all micro-batches."""
         alone = self._alone(batch)
         return np.asarray(alone + (accumulation - 1) * (alone - self._saved(batch)))
 
-    def replicated_s(
-        self, batch: IntArray, accumulation: IntArray, *, zero_stage: int
-    ) -> FloatArray:
-        """Return what replicas take that share gradients, or more of a stage of ZeRO."""
+    def replicated(self, batch: IntArray, accumulation: IntArray, *, zero_stage: int) -> StepParts:
+        """Return the steps of replicas that share gradients, or more of a stage of ZeRO."""
         groups, sharing = sharing_of(self.prepared, self.placement)
         if zero_stage != self.placement.fabric.plan.zero_stage:
             groups, sharing = self.placement.fabric.world, None
@@ -186,7 +201,7 @@ class ReplicaSteps:
         )  # fmt: skip
         # Gradients are exchanged in the last micro-batch alone.
         further = (accumulation - 1) * (self._alone(batch) - self._saved(batch))
-        return np.asarray(parts.step_time_s + further)
+        return replace(parts, compute_s=parts.compute_s + further)
 
     def _saved(self, batch: IntArray) -> FloatArray:
         """Return what a micro-batch takes less that adds up gradients and does not apply them.

@@ -51,7 +51,11 @@ def found(estimator: Estimator) -> PlanRanking:
 
 
 def _answer(
-    estimator: Estimator, plan: RankedPlan, placement: Placement, job: Job = JOB
+    estimator: Estimator,
+    plan: RankedPlan,
+    placement: Placement,
+    job: Job = JOB,
+    seen: Sequence[Observation] = (),
 ) -> Estimate:
     choice = plan.choice
     job = replace(
@@ -61,7 +65,7 @@ def _answer(
         activation_checkpointing=choice.checkpointing is Checkpointing.FULL,
         selective_checkpointing=choice.checkpointing is Checkpointing.SELECTIVE,
     )
-    return estimator.estimate(job, replace(placement, plan=choice.plan))
+    return estimator.estimate(job, replace(placement, plan=choice.plan), seen)
 
 
 def test_what_a_search_finds_fits_and_takes_as_long_as_an_answer_says(
@@ -145,17 +149,29 @@ def test_what_the_job_gets_of_each_accelerator_counts(
     assert half.too_large > found.too_large
 
 
-def test_observed_steps_count_in_a_search(estimator: Estimator, found: PlanRanking) -> None:
-    one = parse_placement("T4")
+def test_observed_steps_count_in_a_search_as_they_do_in_answers(
+    estimator: Estimator, found: PlanRanking
+) -> None:
+    one, last = parse_placement("T4"), found.plans[-1]
     alone = estimator.estimate(JOB, one).step_time_s
-    seen = Observation(placement=one, batch_size=1, step_time_s=2 * alone)
-    slower = estimator.search(JOB, HOST, [seen], global_batch=256, most=6)
-    before, after = _times(found.plans), _times(slower.plans)
-    assert before.keys() == after.keys()
-    observed = estimator.estimate(JOB, one, [seen]).step_time_s / alone
-    assert observed > 1.5
-    for plan, time_s in after.items():
-        assert time_s == pytest.approx(observed * before[plan], rel=1e-6)
+    slow = Observation(placement=one, batch_size=1, step_time_s=2 * alone)
+    choice = last.choice
+    fast = Observation(
+        placement=replace(HOST, plan=choice.plan),
+        batch_size=choice.micro_batch,
+        accumulation_steps=choice.micro_batches,
+        step_time_s=0.8 * found.plans[0].step_time_s,
+    )
+    for seen in ([slow], [slow, fast]):
+        for script in (None, True):
+            job = replace(JOB, script=script)
+            ranking = estimator.search(job, HOST, seen, global_batch=256, most=6)
+            assert [one.step_time_s for one in ranking.plans] != [
+                one.step_time_s for one in found.plans
+            ]
+            for plan in ranking.plans[:2]:
+                answer = _answer(estimator, plan, HOST, job, seen)
+                assert plan.step_time_s == pytest.approx(answer.step_time_s, rel=0.1), script
 
 
 def test_a_transformer_is_recognised_in_a_step_of_several_micro_batches(

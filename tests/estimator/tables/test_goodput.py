@@ -113,6 +113,23 @@ def test_observed_steps_lower_the_goodput(estimator: Estimator) -> None:
     assert 0.4 < slower / plain < 0.7
 
 
+def test_steps_observed_at_other_batches_count_at_all_of_them(estimator: Estimator) -> None:
+    place = parse_placement("4xA10")
+    for batches in ((8,), (32, 256), (128,)):
+        seen = tuple(
+            Observation(placement=place, batch_size=batch, step_time_s=0.08 + batch * 2e-4)
+            for batch in batches
+        )
+        for script in (None, True):
+            job = replace(IMAGES, script=script)
+            found, batch = _best(estimator, job, "4xA10", seen)
+            asked = replace(
+                job, batch_size=batch.batch_size, accumulation_steps=batch.accumulation_steps
+            )
+            answer = estimator.estimate(asked, place, seen)
+            assert batch.step_time_s == pytest.approx(answer.step_time_s, rel=0.05), batches
+
+
 def test_a_bound_that_cannot_be_met_is_pointed_at(estimator: Estimator) -> None:
     job = replace(IMAGES, adaptation=_adaptation(2000.0, 9, 9))
     ranking = estimator.rank(job, [parse_placement("8xA10")], RankQuestion(by=Criterion.GOODPUT))
