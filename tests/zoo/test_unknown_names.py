@@ -17,7 +17,13 @@ from perfmodel.graph.job import Job
 from perfmodel.zoo.libraries import import_timm
 from perfmodel.zoo.name_check import check_timm_name
 
-UNKNOWN = {"foo/bar": "facebook/bart-base", "timm/rsenet50": "timm/resnet50", "zoo/mlq": "zoo/mlp"}
+UNKNOWN = {
+    "foo/bar": "facebook/bart-base",
+    "timm/rsenet50": "timm/resnet50",
+    "zoo/mlq": "zoo/mlp",
+    "zoo/resnet50": "zoo/resnet50-v1.5",
+    "zoo/llama3-8b": "meta-llama/Llama-3.1-8B",
+}
 
 WITHOUT_LIBRARIES = """
 import sys

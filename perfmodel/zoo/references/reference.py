@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.errors import InvalidInputError, UnknownModelError
+from perfmodel.graph.hub_models.spoken_names import suggested_models
 from perfmodel.zoo.size_check import MOST_LAYERS
 
 if TYPE_CHECKING:
@@ -210,8 +211,12 @@ def check_reference(name: str) -> None:
         Carries the nearest names.
     """
     if name not in REGISTER:
+        known = [f"zoo/{known}" for known in REGISTER]
+        longer = [one for one in known if name in one]
+        # Open models go by the names of their hubs, without a prefix.
+        meant = dict.fromkeys((*longer, *suggested_models(name, others=known)))
         raise UnknownModelError(
-            f"zoo/{name}", known=[f"zoo/{known}" for known in REGISTER], pointer="/job/model"
+            f"zoo/{name}", known=known, suggested=[*meant][:5], pointer="/job/model"
         )
 
 
