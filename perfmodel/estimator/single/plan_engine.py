@@ -4,13 +4,13 @@ The equations were fitted on models whose point-wise work is written in few kern
 Megatron). A step whose activations, norms or rotations are written as many operators moves more,
 and where each operator is a kernel of its own, that waits for the memory::
 
-    excess = max(0, point-wise traffic of the graph - (a r l h + b r V + c m P)) / bandwidth
+    excess = m max(0, point-wise traffic of the graph - (a r l h + b r V + c P)) / bandwidth
 
-for r tokens in m micro-batches, l layers of width h, V words and P parameters. What the fitted
-models move was counted in their captured steps (MPT of 125 million to 7 billion parameters, 16 bits
-mixed, AdamW), not measured: per token, layer and feature a = 189 bytes, a third more where
-activations are computed again; per token and word b = 42; per parameter, which each micro-batch
-casts, c = 14.
+for m micro-batches of r tokens, l layers of width h, V words and P parameters; adding gradients to
+those of the micro-batches before comes on top. What the fitted models move was counted in their
+captured steps (MPT of 125 million to 7 billion parameters, 16 bits mixed, AdamW), not measured: per
+token, layer and feature a = 189 bytes, a third more where activations are computed again; per token
+and word b = 42; per parameter, which each micro-batch casts, c = 14.
 """
 
 from __future__ import annotations
