@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from types import MappingProxyType
 
 
 class Mode(StrEnum):
@@ -92,6 +93,22 @@ class Framework(StrEnum):
         ('jax', 'pytorch')
         """
         return cls(software.get("framework", cls.PYTORCH))
+
+
+#: How else the field spells words of requests, in lower case: PyTorch, NumPy, JAX, Keras and
+#: Lightning. Left out is what may mean two things, as "amp" or "mixed".
+SPELLINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "float": "fp32", "float32": "fp32", "single": "fp32", "f32": "fp32", "32-true": "fp32",
+        "tensorfloat32": "tf32", "tensorfloat-32": "tf32",
+        "half": "fp16", "float16": "fp16", "f16": "fp16", "16-true": "fp16",
+        "bfloat16": "bf16", "bfloat": "bf16", "bf16-true": "bf16",
+        "amp_float16": "amp_fp16", "mixed_float16": "amp_fp16", "16-mixed": "amp_fp16",
+        "amp_bfloat16": "amp_bf16", "mixed_bfloat16": "amp_bf16", "bf16-mixed": "amp_bf16",
+        "float8": "fp8", "float8_e4m3fn": "fp8", "e4m3": "fp8", "i8": "int8",
+        "torch": "pytorch", "tf": "tensorflow", "paddlepaddle": "paddle", "flax": "jax",
+    }
+)  # fmt: skip
 
 
 class AttentionKernel(StrEnum):

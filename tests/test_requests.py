@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from perfmodel.errors import InvalidInputError
+from perfmodel.errors import InvalidInputError, UnknownWordError
 from perfmodel.graph.job import Job, stated_fields
 from perfmodel.requests import (
     job_to_dict,
@@ -15,7 +16,7 @@ from perfmodel.requests import (
     parse_query,
     parse_request,
 )
-from perfmodel.types import Compiler, Mode, Precision
+from perfmodel.types import SPELLINGS, Compiler, Framework, Mode, Precision
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
 
@@ -47,6 +48,29 @@ def test_a_reference_may_stand_inside_model_or_beside_it(reference: dict[str, An
 def test_a_job_written_down_for_a_record_reads_back_equal(job: dict[str, Any]) -> None:
     assert parse_job(job_to_dict(parse_job(job))) == parse_job(job)
     assert parse_job(stated_fields(parse_job(job))) == parse_job(job)  # as records keep it
+
+
+@pytest.mark.parametrize(("spelling", "word"), SPELLINGS.items())
+def test_words_are_taken_as_the_field_spells_them(spelling: str, word: str) -> None:
+    field = (
+        {"software": {"framework": spelling}}
+        if word in tuple(Framework)
+        else {"precision": spelling}
+    )
+    meant = json.loads(json.dumps(field).replace(spelling, word))
+    for asked in (field, json.loads(json.dumps(field).replace(spelling, spelling.upper()))):
+        assert parse_job({**JOB, **asked}) == parse_job({**JOB, **meant})
+
+
+def test_a_spelling_belongs_to_the_field_whose_word_it_is() -> None:
+    with pytest.raises(UnknownWordError, match="Unknown precision 'torch'.*Use fp32, tf32"):
+        parse_job({**JOB, "precision": "torch"})
+    with pytest.raises(UnknownWordError, match="Unknown precision 'amp'"):
+        parse_job({**JOB, "precision": "amp"})
+    mixed = {"parameter": "bfloat16", "reduce": "float32"}
+    job = parse_job({**JOB, "mode": "training", "mixed_precision": mixed})
+    assert job.mixed_precision is not None
+    assert (job.mixed_precision.parameter, job.mixed_precision.reduce) == ("bf16", "fp32")
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,8 @@ from perfmodel.types import LEARNED_COMPILERS, Engine, MemoryFormat, Mode, Preci
 
 #: Operands of so many bytes are computed with at full precision.
 _WIDE_ITEM_BYTES = 4.0
+#: Precisions whose parameters stay in fp32.
+_FULL = (Precision.FP32, Precision.TF32)
 #: Under which name it lies with its graph.
 _KEPT = "_node_work"
 
@@ -56,6 +58,9 @@ class NodeWork:
         Whether its operator has a cost formula.
     is_view : ndarray of bool, shape (nodes,)
         Whether it moves no data.
+    outside_bytes, outside_wide_bytes : ndarray, shape (nodes,)
+        What it reads that no other node wrote, and the part of it in fp32, see
+        :func:`~perfmodel.features.programs.outside_bytes`.
     """
 
     flops: FloatArray
@@ -64,11 +69,14 @@ class NodeWork:
     is_wide: BoolArray
     is_priced: BoolArray
     is_view: BoolArray
+    outside_bytes: FloatArray
+    outside_wide_bytes: FloatArray
 
     @classmethod
-    def of(cls, table: NodeTable) -> NodeWork:
+    def of(cls, graph: Graph) -> NodeWork:
         """Take the work of nodes out of their table."""
-        cost = table.cost
+        table = node_table(graph)
+        cost, (outside, wide) = table.cost, outside_bytes(graph)
         return cls(
             flops=np.asarray(cost.flops),
             traffic_bytes=table.traffic_bytes,
@@ -76,7 +84,20 @@ class NodeWork:
             is_wide=table.column("input_item_bytes") >= _WIDE_ITEM_BYTES,
             is_priced=np.asarray(cost.priced),
             is_view=table.is_view,
+            outside_bytes=outside,
+            outside_wide_bytes=wide,
         )
+
+    def from_outside(self, precision: Precision) -> FloatArray:
+        """Return what each node of a program in some precision reads from outside.
+
+        Returns
+        -------
+        ndarray, shape (nodes,)
+            Bytes, never more than the node has to move: of a table of words the rows looked up.
+        """
+        cast = 0.0 if precision in _FULL else self.outside_wide_bytes / 2
+        return np.minimum(self.outside_bytes - cast, self.traffic_bytes)
 
 
 def node_work(graph: Graph) -> NodeWork:
@@ -84,7 +105,7 @@ def node_work(graph: Graph) -> NodeWork:
     kept = vars(graph).get(_KEPT)
     if isinstance(kept, NodeWork):
         return kept
-    found = NodeWork.of(node_table(graph))
+    found = NodeWork.of(graph)
     keep_node_work(graph, found)
     return found
 
@@ -139,7 +160,8 @@ def node_roofline(workload: Workload) -> NodeRoofline:
     compute = work.flops / (_peaks(workload, work) * device_share(spec, workload.threads))
     moved, bandwidth = work.traffic_bytes, spec.bandwidth_bytes_per_s
     if is_program(workload):
-        compute, moved = np.where(work.is_matrix, compute, 0.0), outside_bytes(workload)
+        compute = np.where(work.is_matrix, compute, 0.0)
+        moved = work.from_outside(workload.precision)
     memory = moved / bandwidth
     cached = np.minimum(moved, spec.cache_bytes or 0.0)
     fastest = (moved - cached + cached / CACHE_SPEEDUP) / bandwidth
@@ -162,7 +184,7 @@ def _peaks(workload: Workload, work: NodeWork) -> FloatArray:
     vector = spec.flops_per_s(Precision.FP32, Engine.VECTOR)
     narrow = spec.flops_per_s(precision, Engine.MATRIX)
     wide = narrow
-    if precision not in (Precision.FP32, Precision.TF32):
+    if precision not in _FULL:
         wide = spec.flops_per_s(Precision.FP32, Engine.MATRIX)
     matrix = np.where(work.is_wide, wide, narrow)
     return np.where(work.is_matrix, matrix, vector)
@@ -219,7 +241,7 @@ def settings(workload: Workload) -> FloatArray:
         [
             workload.mode is Mode.TRAINING,
             workload.memory_format is MemoryFormat.CHANNELS_LAST,
-            precision not in (Precision.FP32, Precision.TF32),
+            precision not in _FULL,
             precision.is_autocast,
             *(workload.compiler is compiler for compiler in LEARNED_COMPILERS),
             spec.kind == "gpu",

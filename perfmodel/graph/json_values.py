@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from perfmodel.errors import InvalidInputError, UnknownFieldError, UnknownWordError
+from perfmodel.types import SPELLINGS
 
 #: Largest batch, accumulation or sequence that is taken for meant.
 MAX_COUNT = 2**24
@@ -79,11 +80,19 @@ def as_word(kind: type[Word], name: str, value: object, pointer: str) -> Word:
 
 
 def as_known_text(name: str, value: object, known: Sequence[str], pointer: str) -> str:
-    """Return one of some words; a refusal names the nearest."""
+    """Return one of some words, in any case or as the field spells it; a refusal names all.
+
+    Examples
+    --------
+    >>> [as_known_text("precision", word, ["fp32", "fp16"], "") for word in ("FP16", "float")]
+    ['fp16', 'fp32']
+    """
     text = as_text(name, value, pointer)
-    if text not in known:
-        raise UnknownWordError(text, field=name, known=known, pointer=pointer)
-    return text
+    lower = text.strip().lower()
+    for word in (text, lower, SPELLINGS.get(lower, lower)):
+        if word in known:
+            return word
+    raise UnknownWordError(text, field=name, known=known, pointer=pointer)
 
 
 def refuse_unknown(fields: Mapping[str, Any], known: Sequence[str], pointer: str) -> None:

@@ -110,6 +110,9 @@ def test_a_captured_graph_keeps_how_it_trains(tmp_path: Path) -> None:
     assert from_file["throughput"] == by_name["throughput"]
     other = _run("predict", str(path), "--optimizer", "sgd", *on, code=2).stdout
     assert "captured with optimizer adamw" in other
+    content = path.read_text().replace('"micro_batches"', '"accumulation_steps"')
+    path.write_text(content)
+    assert "holds 2 micro-batches" in _run("predict", str(path), *on, code=2).stdout
 
 
 def test_a_captured_sequence_model_keeps_its_tokens(tmp_path: Path) -> None:

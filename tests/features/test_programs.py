@@ -9,8 +9,8 @@ import pytest
 import synthetic_workloads as made_up
 
 from perfmodel.estimator.single.analytical import AnalyticalModel, explain_roofline
-from perfmodel.features.programs import PROGRAM_EFFICIENCY, is_program, outside_bytes
-from perfmodel.features.roofline import node_roofline
+from perfmodel.features.programs import PROGRAM_EFFICIENCY, is_program
+from perfmodel.features.roofline import node_roofline, node_work
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.members.efficiency import EfficiencyPredictor
 from perfmodel.types import Compiler, Mode, Precision
@@ -38,9 +38,10 @@ def test_programs_are_inference_that_an_npu_compiles_or_a_tpu_runs() -> None:
 def test_weights_and_inputs_come_from_outside() -> None:
     # Bias and weight of each layer, and the 8 rows of the first; activations stay on the chip.
     layer = 4 * (64 + 64 * 64)
-    assert outside_bytes(_step(8)).tolist() == [layer + 4 * 8 * 64, 0, layer, 0]
-    narrow = outside_bytes(_step(8, Precision.AMP_BF16))
-    np.testing.assert_allclose(narrow, outside_bytes(_step(8)) / 2)
+    work = node_work(_step(8).graph)
+    outside = work.from_outside(Precision.FP32)
+    assert outside.tolist() == [layer + 4 * 8 * 64, 0, layer, 0]
+    np.testing.assert_allclose(work.from_outside(Precision.AMP_BF16), outside / 2)
 
 
 def test_a_program_takes_its_products_and_what_it_reads_from_outside() -> None:
@@ -48,7 +49,8 @@ def test_a_program_takes_its_products_and_what_it_reads_from_outside() -> None:
     roofline = node_roofline(step)
     products = 2 * 512 * 64 * 64 / 2e11
     assert roofline.compute_s.tolist() == pytest.approx([products, 0, products, 0])
-    assert roofline.memory_s[0] == pytest.approx(outside_bytes(step)[0] / 2e10)
+    outside = node_work(step.graph).from_outside(step.precision)
+    assert roofline.memory_s[0] == pytest.approx(outside[0] / 2e10)
     assert np.all(roofline.bound_s <= roofline.roofline_s)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +63,7 @@ def _capture(subject: str | None, settings: dict[str, Any]) -> tuple[Job, Graph]
     from perfmodel.estimator.jobs.capture import capture_in_process
 
     job = job_of(read.reference, settings)
-    step = capture_in_process(job)
+    step = capture_in_process(replace(job, accumulation_steps=1))
     return job, noted(step.graph, job, step.tokens_per_sample)
 
 

@@ -20,6 +20,9 @@ _WORDS = (
     "mode", "precision", "optimizer", "memory_format", "activation_checkpointing", "compiler",
 )  # fmt: skip
 _NUMBERS = ("batch_size", "accumulation_steps", "sequence_length")
+#: A graph is of one micro-batch. Files from before noted under the name of the field how many they
+#: hold.
+_NOTED_AS = {"accumulation_steps": "micro_batches"}
 #: A graph is answered on any compiler, and in any precision, which the answer tells.
 _HELD_TO = tuple(name for name in (*_WORDS, *_NUMBERS) if name not in ("precision", "compiler"))
 _IN_THE_GRAPH = ("adapter", "frozen")
@@ -32,16 +35,29 @@ def noted(graph: Graph, job: Job, tokens_per_sample: int | None = None) -> Graph
     names = [name for name in (*_WORDS, *_NUMBERS) if said.get(name) is not None]
     if job.mode is Mode.INFERENCE:
         names = [name for name in names if name != "optimizer"]
-    source = {name: str(said[name]) for name in names}
+    source = {_NOTED_AS.get(name, name): str(said[name]) for name in names}
     if tokens_per_sample is not None:
         source["tokens_per_sample"] = str(tokens_per_sample)
     return replace(graph, source={**graph.source, **source})
 
 
 def settings_of(graph: Graph) -> dict[str, Any]:
-    """Return the settings that a graph from ``perfmodel capture`` notes in its source."""
+    """Return the settings that a graph from ``perfmodel capture`` notes in its source.
+
+    Raises
+    ------
+    InvalidInputError
+        It holds several micro-batches.
+    """
+    held = noted_number(graph, "accumulation_steps") or 1
+    if held > 1:
+        raise InvalidInputError(
+            f"The graph holds {held} micro-batches, as earlier versions captured them. Capture the "
+            "model again.",
+            pointer="/job/graph",
+        )
     words = {name: graph.source[name] for name in _WORDS if name in graph.source}
-    numbers = {name: noted_number(graph, name) for name in _NUMBERS}
+    numbers = {name: noted_number(graph, _NOTED_AS.get(name, name)) for name in _NUMBERS}
     return words | {name: number for name, number in numbers.items() if number is not None}
 
 
@@ -59,7 +75,7 @@ def job_of_graph(graph: Graph, settings: Mapping[str, Any]) -> Job:
     notes_all = "memory_format" in graph.source
     for name in (one for one in _HELD_TO if notes_all or one in graph.source):
         if getattr(asked, name) != getattr(was, name):
-            own = graph.source.get(name, "left open")
+            own = graph.source.get(_NOTED_AS.get(name, name), "left open")
             raise InvalidInputError(
                 f"The graph was captured with {name} {own}, but {settings[name]} is asked for. "
                 "Capture the model again with that.",

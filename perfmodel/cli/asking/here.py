@@ -51,7 +51,7 @@ class _ShippedOrKept:
         from perfmodel.zoo.shipped.shipped_graphs import is_shipped
 
         view = captured_view(job)
-        if view.accumulation_steps == job.accumulation_steps and is_shipped(view):
+        if is_shipped(view):
             return shipped_or_captured(view)
         return self._library.step(job)
 

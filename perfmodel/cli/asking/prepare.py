@@ -174,7 +174,8 @@ def _capture_python(path: Path, name: str, job: Job, settings: Mapping[str, Any]
     asked = replace(job, batch_size=bundle.samples)
     if bundle.is_compiled and settings["compiler"] is None:
         asked = replace(asked, compiler=Compiler.INDUCTOR)
-    graph = capture(program_of(bundle, asked), source=source_of(bundle, asked))
+    one = replace(asked, accumulation_steps=1)
+    graph = capture(program_of(bundle, one), source=source_of(bundle, one))
     return noted(graph, as_it_computes(asked, graph, settings), bundle.tokens_per_sample)
 
 

@@ -20,6 +20,7 @@ from perfmodel.estimator.core.resolved_placement import (
     rough_bytes,
 )
 from perfmodel.estimator.jobs.captured_step import CapturedStep, GraphSource
+from perfmodel.estimator.jobs.captured_view import with_batches
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.single.in_order import in_order
 from perfmodel.estimator.single.narrow_products import learned_step
@@ -158,7 +159,8 @@ class Core:
         key = job.reference
         known = self._jobs.get(key)
         if known is None:
-            known = PreparedJob(job=job, key=key, step=self.graphs.step(job.step))
+            step = with_batches(self.graphs.step(job.step), job)
+            known = PreparedJob(job=job, key=key, step=step)
             self._jobs.put(key, known)
         return known
 

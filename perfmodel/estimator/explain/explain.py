@@ -136,9 +136,12 @@ class ExplainedStep:
     nearest: tuple[MeasuredPoint, ...]
 
     @classmethod
-    def of(cls, workload: Workload, found: StepExplanation, kernels: KernelModel) -> ExplainedStep:
+    def of(
+        cls, workload: Workload, found: StepExplanation, kernels: KernelModel, micro_batches: int
+    ) -> ExplainedStep:
         """Add up the nodes, with the work of those whose kernels were learned alone."""
-        shares = StepShares.of(workload.graph, with_kernels(workload, found.nodes, kernels))
+        nodes = with_kernels(workload, found.nodes, kernels)
+        shares = StepShares.of(workload.graph, nodes, micro_batches)
         return cls(stages=found.stages, shares=shares, nearest=found.nearest)
 
 
@@ -197,13 +200,14 @@ def explain_step(
         What is predicted, for models that do not explain themselves.
     """
     model, workload = core.model, learned_step(prepared, accelerator)
+    count = prepared.job.accumulation_steps
     if not isinstance(model, ExplainingModel):
-        return ExplainedStep.of(workload, explain_roofline(workload, answer_s), kernels)
+        return ExplainedStep.of(workload, explain_roofline(workload, answer_s), kernels, count)
     key = (prepared.key, accelerator.name, kernels.version)
     known: ExplainedStep | None = core.explained.get(key)
     if known is None:
         found = model.explain(workload, _finder(core.accelerators))
-        known = ExplainedStep.of(workload, found, kernels)
+        known = ExplainedStep.of(workload, found, kernels, count)
         core.explained.put(key, known)
     return known
 

@@ -11,12 +11,14 @@ import numpy as np
 
 from perfmodel.client.answers import ClassShare, OperatorShare
 from perfmodel.features.arrays import FloatArray, IntArray
-from perfmodel.features.nodes import OP_CLASSES, node_table
+from perfmodel.features.nodes import OP_CLASSES, PHASES, node_table
 from perfmodel.graph.ir import Graph
 from perfmodel.predictors.explanation import NodeParts
+from perfmodel.types import Phase
 
 #: What the time of an operator rests on.
 KERNELS, MODEL = "kernels", "model"
+_OPTIMIZER = PHASES.index(Phase.OPTIMIZER)
 
 
 class _Likeness(NamedTuple):
@@ -46,14 +48,14 @@ class _Columns:
     by_kernels: FloatArray
 
     @classmethod
-    def of(cls, nodes: NodeParts, group_of: IntArray, groups: int) -> _Columns:
+    def of(cls, nodes: NodeParts, calls: IntArray, group_of: IntArray, groups: int) -> _Columns:
         def total(of_node: FloatArray) -> FloatArray:
-            found = np.bincount(group_of, weights=of_node, minlength=groups)
+            found = np.bincount(group_of, weights=of_node * calls, minlength=groups)
             return found.astype(np.float64)
 
         return cls(
-            count=np.bincount(group_of, minlength=groups),
-            share=total(_shares(nodes)),
+            count=np.bincount(group_of, weights=calls, minlength=groups).astype(np.int64),
+            share=total(_shares(nodes, calls)),
             flops=total(nodes.flops),
             moved_bytes=total(nodes.moved_bytes),
             compute_s=total(nodes.compute_s),
@@ -78,14 +80,16 @@ class StepShares:
     of_group: _Columns
 
     @classmethod
-    def of(cls, graph: Graph, nodes: NodeParts) -> StepShares:
-        """Add up the nodes of a graph."""
+    def of(cls, graph: Graph, nodes: NodeParts, micro_batches: int = 1) -> StepShares:
+        """Add up the nodes of a graph, all but those of the optimizer once for each micro-batch."""
         likeness, group_of = _groups(graph)
-        classes = np.asarray(node_table(graph).cost.op_class, dtype=np.int64)
+        cost = node_table(graph).cost
+        classes = np.asarray(cost.op_class, dtype=np.int64)
+        calls = np.where(np.asarray(cost.phase) == _OPTIMIZER, 1, micro_batches)
         return cls(
             likeness=likeness,
-            of_class=_Columns.of(nodes, classes, len(OP_CLASSES)),
-            of_group=_Columns.of(nodes, group_of, len(likeness)),
+            of_class=_Columns.of(nodes, calls, classes, len(OP_CLASSES)),
+            of_group=_Columns.of(nodes, calls, group_of, len(likeness)),
         )
 
     def classes(self, step_s: float) -> tuple[ClassShare, ...]:
@@ -149,12 +153,12 @@ def _by_kernels(nodes: NodeParts) -> FloatArray:
     return np.zeros(len(nodes.work_s)) if flags is None else flags.astype(np.float64)
 
 
-def _shares(nodes: NodeParts) -> FloatArray:
-    """Return the part of each node in the step; evenly where no node takes any time."""
+def _shares(nodes: NodeParts, calls: IntArray) -> FloatArray:
+    """Return the part of each call in the step; evenly where no node takes any time."""
     times_s = nodes.time_s
-    total = float(times_s.sum())
+    total = float((times_s * calls).sum())
     if total <= 0:
-        return np.full(len(times_s), 1.0 / max(len(times_s), 1))
+        return np.full(len(times_s), 1.0 / max(int(calls.sum()), 1))
     return np.asarray(times_s / total)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from perfmodel import errors
 from perfmodel.errors import InvalidInputError, MissingExtraError
 from perfmodel.estimator.jobs.captured_step import CapturedStep
-from perfmodel.estimator.jobs.captured_view import asked_in
+from perfmodel.estimator.jobs.captured_view import asked_in, with_batches
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.graph.in_precision import as_it_computes
 from perfmodel.graph.job import Job
@@ -125,9 +125,10 @@ def prepare_module(
     usual = {"mode": "inference", "compiler": "inductor" if bundle.is_compiled else "eager"}
     stated = {**usual, **settings, "batch_size": bundle.samples}
     job = parse_job({**stated, "graph": "own"})
-    graph = capture(program_of(bundle, job), source=source_of(bundle, job))
+    one = replace(job, accumulation_steps=1)
+    graph = capture(program_of(bundle, one), source=source_of(bundle, one))
     named = replace(as_it_computes(job, graph, settings), graph=graph.content_hash)
     step = CapturedStep(graph=graph, tokens_per_sample=bundle.tokens_per_sample)
     if not named.arithmetic.is_autocast:  # whose casts the capture has made
         step = asked_in(step, named.arithmetic)
-    return PreparedJob(job=named, key=named.reference, step=step)
+    return PreparedJob(job=named, key=named.reference, step=with_batches(step, named))

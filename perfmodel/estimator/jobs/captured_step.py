@@ -65,7 +65,11 @@ class CapturedStep:
     @cached_property
     def memory_profile(self) -> MemoryProfile:
         """What the memory of the step is made of."""
-        return self.facts.memory if self.facts else memory_profile(self.graph)
+        return self.whole_memory(self.facts.memory if self.facts else memory_profile(self.graph))
+
+    def whole_memory(self, captured: MemoryProfile) -> MemoryProfile:
+        """Return what the memory of the step is made of from that of its graph."""
+        return self.repeated.memory(captured) if self.repeated else captured
 
     @cached_property
     def buckets(self) -> GradientBuckets:
@@ -102,7 +106,7 @@ class GraphSource(Protocol):
     """Where the graphs of jobs come from."""
 
     def step(self, job: Job) -> CapturedStep:
-        """Return the captured step of a job; may take seconds.
+        """Return the captured step of one micro-batch of a job; may take seconds.
 
         Raises
         ------

@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from perfmodel.estimator.jobs.captured_step import CapturedStep
-from perfmodel.estimator.jobs.repeated_batches import captured_batches
+from perfmodel.estimator.jobs.repeated_batches import RepeatedBatches
 from perfmodel.graph.in_precision import in_precision, wider_types
 from perfmodel.graph.job import Job
 from perfmodel.types import Compiler, Mode, Precision
@@ -56,7 +56,7 @@ def captured_view(job: Job) -> Job:
 
     Compiler, versions of software and selective checkpointing are no part of a program, optimizer
     and checkpointing none of inference, some precisions have the program of another one, and of
-    many micro-batches a few are captured.
+    several micro-batches one is captured.
 
     Parameters
     ----------
@@ -76,6 +76,13 @@ def captured_view(job: Job) -> Job:
         compiler=Compiler.EAGER,
         software=MappingProxyType({}),
         selective_checkpointing=False,
-        accumulation_steps=captured_batches(job),
+        accumulation_steps=1,
     )
     return view if trains else replace(view, optimizer="sgd", activation_checkpointing=False)
+
+
+def with_batches(captured: CapturedStep, job: Job) -> CapturedStep:
+    """Return the step of all micro-batches of a job, of which one was captured."""
+    if job.accumulation_steps == 1:
+        return captured
+    return replace(captured, repeated=RepeatedBatches(count=job.accumulation_steps))

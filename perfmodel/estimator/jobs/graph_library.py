@@ -17,7 +17,6 @@ from perfmodel.estimator.jobs.capture_terms import refuse_capture_here
 from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.estimator.jobs.captured_view import asked_in, captured_view
 from perfmodel.estimator.jobs.demand import SharedWork
-from perfmodel.estimator.jobs.repeated_batches import RepeatedBatches
 from perfmodel.estimator.jobs.step_facts import facts_from, facts_to_keep
 from perfmodel.graph.canonical import from_json, to_json
 from perfmodel.graph.in_precision import may_differ
@@ -58,7 +57,7 @@ class GraphLibrary:
         self._captures: SharedWork[CapturedStep] = SharedWork()
 
     def step(self, job: Job) -> CapturedStep:
-        """Return the captured step of a job; equal jobs at the same time are captured once.
+        """Return a micro-batch of a job and its optimizer; equal ones are captured once at a time.
 
         Raises
         ------
@@ -80,10 +79,7 @@ class GraphLibrary:
             self._check(view)
             refuse_capture_here(view)
             kept = self._captures.run(key, partial(self._captured, key, view))
-        captured, wanted = view.accumulation_steps, job.accumulation_steps
-        if captured == wanted:
-            return kept
-        return replace(kept, repeated=RepeatedBatches(captured=captured, wanted=wanted))
+        return kept
 
     def register(
         self,

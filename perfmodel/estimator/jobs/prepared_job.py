@@ -68,12 +68,6 @@ class PreparedJob:
         return self.job.batch_size * self.job.accumulation_steps
 
     @cached_property
-    def captured_samples(self) -> int:
-        """Samples of the graph, which may hold fewer micro-batches."""
-        repeated = self.step.repeated
-        return self.job.batch_size * repeated.captured if repeated else self.samples
-
-    @cached_property
     def collate_s(self) -> float:
         """What putting the samples of a step together takes of one core, seconds."""
         # The graph's inputs are those of one micro-batch.
@@ -84,7 +78,8 @@ class PreparedJob:
         """What the memory of the step is made of."""
         if not self.job.selective_checkpointing:
             return self.step.memory_profile
-        return memory_profile(self.step.graph, selective_checkpointing=True)
+        of_graph = memory_profile(self.step.graph, selective_checkpointing=True)
+        return self.step.whole_memory(of_graph)
 
     @cached_property
     def memory_constants(self) -> JobConstants:
@@ -142,13 +137,13 @@ class PreparedJob:
         _ = self.memory_profile, self.memory_constants
 
     def on(self, accelerator: AcceleratorSpec) -> Workload:
-        """Return the step of the graph on an accelerator."""
+        """Return the step of the graph on an accelerator, which is of one micro-batch."""
         job = self.job
         return Workload(
             graph=self.step.graph,
             accelerator=accelerator,
             mode=job.mode,
-            batch_size=self.captured_samples,
+            batch_size=job.batch_size,
             precision=accelerator.computed_as(job.arithmetic),
             memory_format=job.memory_format,
             compiler=job.compiler.answered_as,

@@ -1,71 +1,73 @@
-r"""Steps of many micro-batches, told from the graph of a few.
+r"""Steps of several micro-batches, told from the graph of one.
 
-Micro-batches of a step are alike but for the first, whose gradients nothing is added to. A step of
-512 has 100 times the operators of one of 4 and nothing that the latter does not show. With the
-optimizer's share o of a captured step of k micro-batches, one of n takes
+Micro-batches of a step are alike but for the first, whose gradients nothing is added to. Of a step
+of one micro-batch the optimizer is a share o, and adding all gradients to others would take a
+share a of it, so that a step of n micro-batches takes
 
-.. math:: T_n / T_k = o + (1 - o) n / k
+.. math:: T_n / T_1 = o + (1 - o)\,n + \min(a, o)\,(n - 1)
 
-times as long.
+times as long: no longer than n steps of one micro-batch, which do all of it and n optimizers. What
+was measured of a job is known by its step of one micro-batch, too.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from perfmodel.graph.job import Job
-from perfmodel.placement.data_parallel.step_profile import StepProfile
-from perfmodel.types import Mode
+import numpy as np
 
-#: Micro-batches that are captured at most. Steps of 8 and 32 told from 4 differ by less than a
-#: part in a thousand from those told by their own graphs.
-MOST_CAPTURED = 4
+from perfmodel.placement.data_parallel.step_profile import StepProfile
+from perfmodel.placement.memory.memory_profile import MemoryProfile
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RepeatedBatches:
-    """A step of more micro-batches than were captured.
+    """A step of more micro-batches than its graph has, which is one.
 
     Parameters
     ----------
-    captured, wanted : int
-        Micro-batches of the graph, and of the step.
+    count : int
+        Micro-batches of the step, >= 1.
     """
 
-    captured: int
-    wanted: int
+    count: int
 
-    def time_factor(self, captured: StepProfile) -> float:
-        """Return how many times as long as the captured step the whole one takes."""
-        once = captured.optimizer_share
-        return once + (1.0 - once) * self.wanted / self.captured
+    def time_factor(self, one: StepProfile) -> float:
+        """Return how many times as long as the step of one micro-batch the whole one takes."""
+        once = one.optimizer_share
+        return once + (1.0 - once) * self.count + self._added(one)
 
-    def profile(self, captured: StepProfile) -> StepProfile:
+    def _added(self, one: StepProfile) -> float:
+        """Return what adding gradients up takes, over the step of one micro-batch."""
+        return min(one.adding_share, one.optimizer_share) * (self.count - 1)
+
+    def profile(self, one: StepProfile) -> StepProfile:
         """Return the profile of the whole step.
 
         Gradients are ready in the last micro-batch, so that as much time as before is left behind
         each of them, of a longer step.
         """
-        longer, more = self.time_factor(captured), self.wanted / self.captured
+        longer, more = self.time_factor(one), self.count
+        additions = len(one.gradient_piece_bytes) * (more - 1)
         return replace(
-            captured,
-            input_bytes=captured.input_bytes * more,
-            node_count=captured.node_count * more,
-            forward_share=captured.forward_share * more / longer,
-            backward_share=captured.backward_share * more / longer,
-            optimizer_share=captured.optimizer_share / longer,
-            gradient_ready=1.0 - (1.0 - captured.gradient_ready) / longer,
+            one,
+            input_bytes=one.input_bytes * more,
+            node_count=one.node_count * more + additions,
+            forward_share=one.forward_share * more / longer,
+            backward_share=(one.backward_share * more + self._added(one)) / longer,
+            optimizer_share=one.optimizer_share / longer,
+            gradient_ready=1.0 - (1.0 - one.gradient_ready) / longer,
         )
 
+    def memory(self, one: MemoryProfile) -> MemoryProfile:
+        """Return what the memory of the whole step is made of.
 
-def captured_batches(job: Job) -> int:
-    """Return the micro-batches that the graph of a job has.
-
-    Examples
-    --------
-    >>> captured_batches(Job(model="zoo/mpt", mode=Mode.TRAINING, accumulation_steps=512))
-    4
-    """
-    if job.mode is not Mode.TRAINING:
-        return job.accumulation_steps
-    return min(job.accumulation_steps, MOST_CAPTURED)
+        From the second micro-batch on the gradients of the ones before are there all the time, and
+        a new one only until it is added to them.
+        """
+        new = np.minimum(one.gradient_corners, one.largest_parameter_bytes)
+        return replace(
+            one,
+            activation_corners=(one.activation_corners + new).max(keepdims=True),
+            gradient_corners=np.array([one.gradient_bytes]),
+        )

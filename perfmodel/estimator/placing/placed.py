@@ -285,7 +285,7 @@ def _fed(prepared: PreparedJob, placement: ResolvedPlacement, placed: _Levels) -
 
 
 def _sample(prepared: PreparedJob) -> SampleCost:
-    guessed = cost_of_graph(prepared.step.graph, samples=prepared.captured_samples)[1]
+    guessed = cost_of_graph(prepared.step.graph, samples=prepared.job.batch_size)[1]
     stated = prepared.job.input or {}
     return replace(guessed, **{name: float(value) for name, value in stated.items()})
 

@@ -7,7 +7,7 @@ of its nodes at either peak::
 
 What a step takes beyond them, launches and products short of their peak, stays as long as it is,
 so that a step is never slower for a higher peak. No step shrinks by more than its products do.
-Left out: what scaling and casting cost.
+Left out: what scaling and casting cost (docs/adr/0074).
 """
 
 from __future__ import annotations

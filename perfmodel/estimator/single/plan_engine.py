@@ -4,13 +4,13 @@ The equations were fitted on models whose point-wise work is written in few kern
 Megatron). A step whose activations, norms or rotations are written as many operators moves more,
 and where each operator is a kernel of its own, that waits for the memory::
 
-    excess = max(0, point-wise traffic of the graph - (a r l h + b r V + c m P)) / bandwidth
+    excess = m max(0, point-wise traffic of the graph - (a r l h + b r V + c P)) / bandwidth
 
-for r tokens in m micro-batches, l layers of width h, V words and P parameters. What the fitted
-models move was counted in their captured steps (MPT of 125 million to 7 billion parameters, 16 bits
-mixed, AdamW), not measured: per token, layer and feature a = 189 bytes, a third more where
-activations are computed again; per token and word b = 42; per parameter, which each micro-batch
-casts, c = 14.
+for m micro-batches of r tokens, l layers of width h, V words and P parameters; adding gradients to
+those of the micro-batches before comes on top. What the fitted models move was counted in their
+captured steps (MPT of 125 million to 7 billion parameters, 16 bits mixed, AdamW), not measured: per
+token, layer and feature a = 189 bytes, a third more where activations are computed again; per token
+and word b = 42; per parameter, which each micro-batch casts, c = 14.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import numpy as np
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.jobs.repeated_batches import captured_batches
 from perfmodel.features.nodes import OP_CLASSES
 from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.graph.cost.base import OpClass
@@ -70,7 +69,7 @@ def _recognised(prepared: PreparedJob) -> TransformerTraining | None:
     named = TransformerTraining.of(job)
     if named is not None:
         return replace(named, trained_share=share) if share < 1 else named
-    shape = graph_shape(prepared.step.graph, micro_batches=captured_batches(job))
+    shape = graph_shape(prepared.step.graph)
     if shape is None:
         return None
     return TransformerTraining(
@@ -176,12 +175,14 @@ def unfused_s(prepared: PreparedJob, shape: TransformerShape, spec: AcceleratorS
     """
     sketch = step_sketch(prepared.step.graph)
     traffic = float((sketch.traffic_bytes * sketch.count)[_POINTWISE[sketch.op_class]].sum())
-    tokens = prepared.captured_samples * shape.sequence_length
+    tokens, count = prepared.job.batch_size * shape.sequence_length, prepared.job.accumulation_steps
     again = _RECOMPUTED if prepared.job.activation_checkpointing else 1.0
     fitted = (
         again * _LAYER_BYTES * tokens * shape.layers * shape.hidden_size
         + _WORD_BYTES * tokens * shape.vocabulary
-        + _PARAMETER_BYTES * captured_batches(prepared.job) * shape.parameter_count
+        + _PARAMETER_BYTES * shape.parameter_count
     )
-    excess = max(traffic - fitted, 0.0)
-    return prepared.step.time_factor * excess / spec.bandwidth_bytes_per_s
+    excess = count * max(traffic - fitted, 0.0)
+    # Gradients of all micro-batches but one are added to others: two are read, one is written.
+    excess += (count - 1) * 3.0 * prepared.step.profile.gradient_bytes
+    return excess / spec.bandwidth_bytes_per_s

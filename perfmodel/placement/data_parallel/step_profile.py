@@ -47,6 +47,8 @@ class StepProfile:
         Bytes of each piece; they add up to ``gradient_bytes``.
     node_count : float
         Calls of operators, which the host has to launch.
+    adding_share : float
+        What adding all gradients to those of another micro-batch takes, as a share of the step.
     """
 
     samples: int
@@ -61,6 +63,7 @@ class StepProfile:
     gradient_ready: FloatArray
     gradient_piece_bytes: FloatArray
     node_count: float
+    adding_share: float = 0.0
 
 
 #: Rates of the typical accelerator, between those of a V100 and an A100 in real steps.
@@ -104,7 +107,13 @@ def step_profile(graph: Graph, *, samples: int) -> StepProfile:
         gradient_ready=ready,
         gradient_piece_bytes=piece,
         node_count=float(np.count_nonzero(~table.is_view)),
+        adding_share=_adding_s(piece) / max(float(seconds.sum()), 1e-30),
     )
+
+
+def _adding_s(piece: FloatArray) -> float:
+    """Return what adding pieces of gradients to others takes: two are read, one is written."""
+    return float((3.0 * piece / _BANDWIDTH_BYTES_PER_S + _LAUNCH_S).sum())
 
 
 def typical_node_seconds(table: NodeTable) -> FloatArray:

@@ -27,21 +27,19 @@ _MOST_BESIDE = 0.1
 Matrix = tuple[int, int]
 
 
-def graph_shape(graph: Graph, *, micro_batches: int = 1) -> TransformerShape | None:
+def graph_shape(graph: Graph) -> TransformerShape | None:
     """Return the dimensions of a graph's transformer; None where none is recognised.
 
     Parameters
     ----------
     graph : Graph
-        Of a forward pass or of a whole step.
-    micro_batches : int
-        Forward passes of the step, >= 1.
+        Of a forward pass, or of a whole step of one micro-batch.
     """
     forward = [node for node in graph.nodes if node.phase is Phase.FORWARD]
     mixture = mixture_shape(graph)
     if mixture is not None:
         return mixture
-    attention = _attention(graph, forward, micro_batches)
+    attention = _attention(graph, forward)
     if attention is None:
         return None
     tables = _tables(graph, forward)
@@ -82,17 +80,20 @@ class _Attention:
     tokens: int
 
 
-def _attention(graph: Graph, forward: list[Node], micro_batches: int) -> _Attention | None:
+def _attention(graph: Graph, forward: list[Node]) -> _Attention | None:
     calls = [graph.inputs_of(node)[:2] for node in forward if node.op.startswith(_ATTENTION)]
     shapes = {tuple(tensor.shape for tensor in pair) for pair in calls}
-    layers = len(calls) // micro_batches
-    if layers < 2 or len(shapes) != 1:
+    if len(calls) < 2 or len(shapes) != 1:
         return None
     query, key = shapes.pop()
     if len(query) != 4 or len(key) != 4 or query[2] != key[2]:
         return None
     return _Attention(
-        layers=layers, heads=query[1], kv_heads=key[1], head_size=query[3], tokens=query[2]
+        layers=len(calls),
+        heads=query[1],
+        kv_heads=key[1],
+        head_size=query[3],
+        tokens=query[2],
     )
 
 

@@ -22,6 +22,7 @@ from perfmodel.errors import (
 )
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.asked import Asked
+from perfmodel.features.programs import PROGRAM_BASIS, is_program
 from perfmodel.features.steps.step import Step
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.explanation import Accelerators, StepExplanation
@@ -344,12 +345,12 @@ class ServingModel:
     def _one_analytical(self, workload: Workload, time_s: float) -> Prediction:
         spec = workload.accelerator
         width = self._full.half_width(spec.name, Asked.of(workload.graph))
-        learned = self._fallback.knows(spec.kind)
-        rests = (
-            f"efficiencies learned on other {spec.kind} devices"
-            if learned
-            else f"assumed efficiencies, for no {spec.kind} device was measured"
-        )
+        if self._fallback.knows(spec.kind):
+            rests = f"efficiencies learned on other {spec.kind} devices"
+        elif is_program(workload):
+            rests = PROGRAM_BASIS
+        else:
+            rests = f"assumed efficiencies, for no {spec.kind} device was measured"
         return self._prediction(
             time_s,
             (float(np.exp(-width.log_half)), float(np.exp(width.log_half))),
