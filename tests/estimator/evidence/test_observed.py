@@ -181,3 +181,18 @@ def test_what_a_script_takes_beyond_its_step_is_stated(estimator: Estimator) -> 
     assert after.script_efficiency == pytest.approx(before.step_time_s / after.step_time_s)
     assert after.script_efficiency == pytest.approx(0.5, rel=0.05)
     assert after.to_dict()["script_efficiency"] == after.script_efficiency
+
+
+def test_no_part_of_an_observed_step_is_longer_than_it(estimator: Estimator) -> None:
+    slow = "2x(4xA10)@eth-1g"
+    before = _ask(estimator, slow)
+    # The exchange alone takes longer than the step that was measured.
+    seen = _seen(slow, 0.5 * before.sync_time_s)
+    after = _ask(estimator, slow, seen)
+    assert after.step_time_s == pytest.approx(seen.step_time_s, rel=0.1)
+    exposed_s = after.breakdown.exposed_communication_s
+    assert exposed_s <= after.sync_time_s <= after.step_time_s
+    # What computing hides lies within both.
+    assert after.sync_time_s - exposed_s <= after.compute_time_s
+    table = estimator.matrix([JOB], [parse_placement(slow)], {0: (seen,)})
+    assert table.sync_time_s[0, 0] == pytest.approx(after.sync_time_s)
