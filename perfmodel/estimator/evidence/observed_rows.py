@@ -89,10 +89,22 @@ def weighed_cells(core: Core, job: Job, seen: Observation, word: str, pointer: s
     return weighed_steps(core, job, [seen], [pointer], word).cells
 
 
+def named(core: Core, seen: Observation, pointer: str) -> Observation:
+    """Return an observation with the catalogue's names; itself where it has them.
+
+    Raises
+    ------
+    InvalidInputError
+        An accelerator that the catalogue does not hold, or a placement that cannot be.
+    """
+    placement = core.resolve(seen.placement, pointer=f"{pointer}/placement").named
+    return seen if placement == seen.placement else replace(seen, placement=placement)
+
+
 def divided(
     core: Core, observations: Sequence[Observation], is_own: Callable[[Job], bool]
 ) -> tuple[list[Observation], list[str], list[Observation]]:
-    """Part what was observed of a job itself from what was of others.
+    """Part what was observed of a job itself from what was of others, under the catalogue's names.
 
     Parameters
     ----------
@@ -109,11 +121,13 @@ def divided(
     Raises
     ------
     InvalidInputError
-        One of another job that cannot be answered: said here, since later it would be passed over.
+        An accelerator that the catalogue does not hold, or one of another job that cannot be
+        answered: said here, since later it would be passed over.
     """
     own, pointers, of_others = [], [], []
-    for position, seen in enumerate(observations):
+    for position, one in enumerate(observations):
         pointer = f"/observations/{position}"
+        seen = named(core, one, pointer)
         if seen.job is None or is_own(seen.job):
             own.append(seen)
             pointers.append(pointer)
