@@ -20,9 +20,12 @@ from typing import Any
 
 import pytest
 from guarded_service import make_app
+from made_up_products import product_step
 from running import running
 
 from perfmodel.adapters.ask import Service
+from perfmodel.estimator import CapturedStep
+from perfmodel.graph.job import Job
 from service.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,10 +87,16 @@ RUN = [
 ]
 
 
+def large_product(job: Job) -> CapturedStep:
+    """Capture every model as a product that takes as long as the jobs of the pages."""
+    return product_step(job.batch_size, 16384, 16384)
+
+
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("recipes")
-    with running(make_app(folder, models=folder / "models")) as found:
+    app = make_app(folder, capture=large_product, models=folder / "models")
+    with running(app) as found:
         yield found
 
 

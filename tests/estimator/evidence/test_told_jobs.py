@@ -146,7 +146,7 @@ def test_a_bounded_number_counts(estimator: Estimator) -> None:
         for length in range(1, MOST_JOBS + 5)
     ]
     seen = [
-        Observation(placement=parse_placement("A10"), batch_size=b, step_time_s=1e-3 * b, job=job)
+        Observation(placement=parse_placement("A10"), batch_size=b, step_time_s=1e-5 * b, job=job)
         for job in jobs
         for b in range(1, MOST_CELLS + 4)
     ]

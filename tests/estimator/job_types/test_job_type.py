@@ -380,3 +380,14 @@ def test_a_step_of_another_job_type_on_an_unknown_card_is_refused(estimator: Est
             JOB, parse_placement(HOST), (*OBSERVED, seen("Nonesuch", 32, 1.0, None, other))
         )
     assert caught.value.pointer == f"/observations/{len(OBSERVED)}/placement/nodes/0/accelerator"
+
+
+@pytest.mark.parametrize("job", [None, replace(JOB, job_type="other")], ids=["own", "other"])
+@pytest.mark.parametrize("step_s", [1e-9, 1e6])
+def test_a_step_that_no_job_has_is_refused(
+    estimator: Estimator, step_s: float, job: Job | None
+) -> None:
+    told = (*OBSERVED, seen(HOST, 32, step_s, None, job))
+    with pytest.raises(InvalidInputError, match="Is it in seconds") as refused:
+        estimator.estimate(JOB, parse_placement(HOST), told)
+    assert refused.value.pointer == f"/observations/{len(OBSERVED)}/step_time_s"
