@@ -79,6 +79,19 @@ def test_what_is_bad_costs_its_own_cells(estimator: Estimator, model: Any) -> No
     assert matrix.unpriced_operators == ({}, None, None)
 
 
+@pytest.mark.parametrize("bad", ["nowhere", InvalidInputError("a bad placement")])
+def test_a_bad_placement_before_a_good_one_costs_a_job_type_its_own_cell(
+    estimator: Estimator, bad: Any
+) -> None:
+    first = parse_placement(bad) if isinstance(bad, str) else bad
+    job = Job(job_type="mystery", mode=Mode.TRAINING, batch_size=8)
+    matrix = estimator.matrix([job], [first, parse_placement("A10")])
+    assert matrix.answered.tolist() == [[False, True]]
+    assert [(error.job, error.placement) for error in matrix.errors] == [(None, 0)]
+    alone = estimator.matrix([job], [parse_placement("A10")])
+    assert matrix.step_time_s[0, 1] == alone.step_time_s[0, 0]
+
+
 def test_a_matrix_without_any_answer_is_still_an_answer(estimator: Estimator) -> None:
     matrix = estimator.matrix([Job(model="zoo/none")], [parse_placement("A10")])
     assert not matrix.answered.any()
