@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from perfmodel.client import Client, NoAnswerError
 from perfmodel.client.answers import Matrix
+from perfmodel.client.errors import NotFoundError
 from perfmodel.client.forms import SeenInMatrix
-from perfmodel.client.records import Accelerators
 from perfmodel.types import Basis
 
 __all__ = [
@@ -101,7 +101,7 @@ class Service:
     ) -> None:
         # A scheduler asks again by itself; what is waited for between is lost to it.
         self._client = Client(url, api_key=key, timeout_s=timeout_s, retries=0, rest_s=rest_s)
-        self._catalogue: Accelerators | None = None
+        self._memory_bytes: dict[str, float | None] = {}
 
     def cells(
         self,
@@ -124,17 +124,19 @@ class Service:
             raise NoAnswerError(f"The answer of /v1/matrix cannot be used: {error}.") from error
 
     def memory_bytes(self, accelerator: str) -> float | None:
-        """Return the memory of an accelerator by name or alias; None where it is not known.
+        """Return the memory of an accelerator in any spelling; None where it is not known.
 
         Raises
         ------
         NoAnswerError
             No usable answer in time.
         """
-        if self._catalogue is None:
-            self._catalogue = self._client.accelerators()
-        found = self._catalogue.named(accelerator)
-        return None if found is None else found.memory_bytes
+        if accelerator not in self._memory_bytes:
+            try:
+                self._memory_bytes[accelerator] = self._client.accelerator(accelerator).memory_bytes
+            except NotFoundError:
+                self._memory_bytes[accelerator] = None
+        return self._memory_bytes[accelerator]
 
 
 def log_problems(problems: Iterable[tuple[int | None, str]]) -> None:

@@ -79,7 +79,7 @@ def test_why_there_is_no_answer_is_in_the_log(
 
 
 def test_memory_is_that_of_the_catalogue(service: Service, estimator: Estimator) -> None:
-    for name in ("V100-SXM2-16GB", "v100", "no such thing"):
+    for name in ("V100-SXM2-16GB", "v100", "RTX3090", "gpu:a100", "no such thing"):
         assert service.memory_bytes(name) == LocalAnswers(estimator).memory_bytes(name)
     assert service.memory_bytes("V100") == pytest.approx(16e9, rel=0.1)
 
