@@ -33,6 +33,8 @@ PlacementForm = str | Mapping[str, Any]
 Rows = Sequence[Sequence[Any]]
 
 _NEEDED = ("samples_per_second", "low", "high", "step_time_s", "peak_bytes", "fits", "basis")
+#: Jobs that are named in the log where many have no answer for one reason.
+_NAMED = 3
 #: What a service may leave out.
 _PARTS = ("compute_time_s", "sync_time_s")
 
@@ -147,9 +149,14 @@ def log_problems(problems: Iterable[tuple[int | None, str]]) -> None:
     problems : iterable of (int or None, str)
         Position of the job, None for all of them, and the reason.
     """
-    for job, detail in dict.fromkeys(problems):
-        which = "some placements" if job is None else f"job {job}"
-        LOG.warning("%s of this question: not all is answered: %s", which, detail)
+    jobs: dict[str, dict[int | None, None]] = {}
+    for job, detail in problems:
+        jobs.setdefault(detail, {})[job] = None
+    for detail, of in jobs.items():
+        numbers = [str(job) for job in of if job is not None]
+        more = f" and {len(numbers) - _NAMED} more" if len(numbers) > _NAMED else ""
+        some = "some placements" if None in of else f"job {', '.join(numbers[:_NAMED])}{more}"
+        LOG.warning("%s of this question: not all is answered: %s", some, detail)
 
 
 def read_matrix(answer: Matrix, jobs: int, placements: int) -> list[list[Cell | None]]:
