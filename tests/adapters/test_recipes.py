@@ -20,12 +20,10 @@ from typing import Any
 
 import pytest
 from guarded_service import make_app
-from made_up_products import product_step
+from made_up_products import large_product
 from running import running
 
 from perfmodel.adapters.ask import Service
-from perfmodel.estimator import CapturedStep
-from perfmodel.graph.job import Job
 from service.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,11 +83,6 @@ RUN = [
     for step in STEPS
     if not (step.is_curl or step.needs_scheduler or step.settings) and step.code not in SHOWN
 ]
-
-
-def large_product(job: Job) -> CapturedStep:
-    """Capture every model as a product that takes as long as the jobs of the pages."""
-    return product_step(job.batch_size, 16384, 16384)
 
 
 @pytest.fixture(scope="module")
