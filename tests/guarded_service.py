@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,10 +45,12 @@ class Guarded:
         return {"Authorization": f"Bearer {self.tokens[scope]}"}
 
 
-def make_app(folder: Path, **settings: object) -> FastAPI:
+def make_app(
+    folder: Path, *, capture: Callable[[Job], CapturedStep] = one_product, **settings: object
+) -> FastAPI:
     """Build an application whose state lies in a folder."""
     database = migrated_sqlite(folder)
-    graphs = GraphLibrary(capture=one_product, database=Database(database))
+    graphs = GraphLibrary(capture=capture, database=Database(database))
     estimator = Estimator(accelerators=Catalog.default(), model=AnalyticalModel(), graphs=graphs)
     return create_app(estimator, Settings(database=database, **settings))  # type: ignore[arg-type]
 

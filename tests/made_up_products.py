@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perfmodel.estimator import CapturedStep
 from perfmodel.graph.ir import Graph, Node, Tensor
+from perfmodel.graph.job import Job
 from perfmodel.types import Phase, Role
 
 _ROLES = (Role.INPUT, Role.PARAMETER, Role.ACTIVATION)
@@ -18,3 +19,8 @@ def product_step(rows: int, width: int, outputs: int, *more: Node) -> CapturedSt
     )
     node = Node(op="mm", phase=Phase.FORWARD, inputs=(0, 1), outputs=(2,))
     return CapturedStep(graph=Graph(nodes=(node, *more), tensors=tensors))
+
+
+def large_product(job: Job) -> CapturedStep:
+    """Capture every model as a product that takes about as long as models that people train."""
+    return product_step(job.batch_size, 16384, 16384)

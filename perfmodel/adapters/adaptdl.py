@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.adapters.ask import Answers, Cell, JobForm, NoAnswerError
+from perfmodel.adapters.measured.numbers import stated_count
 from perfmodel.adapters.spread import balanced
 from perfmodel.client import Call, Client, fail_open
 from perfmodel.errors import InvalidInputError
@@ -74,7 +75,11 @@ def step_grid(
     ------
     NoAnswerError
         No answer, or no batch size that fits.
+    InvalidInputError
+        ``max_replicas`` or ``per_host`` that are no counts.
     """
+    max_replicas = stated_count(max_replicas, "max_replicas")
+    per_host = stated_count(per_host, "per_host")
     spreads = _spreads(max_replicas, per_host)
     forms = [balanced(accelerator, count, hosts, network=network) for hosts, count in spreads]
     cells = answers.cells([{**job, "batch_size": size} for size in batch_sizes], forms)

@@ -18,7 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.adapters.ask import Answers, Cell, JobForm, NoAnswerError
+from perfmodel.adapters.measured.numbers import stated_count, stated_number
 from perfmodel.adapters.spread import balanced
+from perfmodel.errors import InvalidInputError
 from perfmodel.placement.feeding.goodput import statistical_efficiency
 
 LOG = logging.getLogger(__name__)
@@ -46,12 +48,35 @@ class BatchRange:
     gradient_noise_scale : float or None
         Samples; None takes a larger batch to be as good as a small one, as AdaptDL does before
         the first report.
+
+    Raises
+    ------
+    InvalidInputError
+        Numbers that are none, or in the wrong order.
     """
 
     init_batch_size: int
     max_batch_size: int
     local_bsz_bounds: tuple[int, int]
     gradient_noise_scale: float | None = None
+
+    def __post_init__(self) -> None:
+        low, high = self.local_bsz_bounds
+        for value, what in (
+            (self.init_batch_size, "init_batch_size"),
+            (self.max_batch_size, "max_batch_size"),
+            (low, "The lower local batch size"),
+            (high, "The upper local batch size"),
+        ):
+            stated_count(value, what)
+        if self.init_batch_size > self.max_batch_size or low > high:
+            raise InvalidInputError(
+                "AdaptDL needs init_batch_size <= max_batch_size and the lower local batch size "
+                f"first; got {self.init_batch_size}, {self.max_batch_size} and {low} to {high}."
+            )
+        noise = self.gradient_noise_scale
+        if noise is not None and noise != 0:
+            stated_number(noise, "gradient_noise_scale")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +126,14 @@ def speedup_fn(
     -------
     callable
         ``f(1, 1) == 1`` and ``f(0, 0) == 0``.
+
+    Raises
+    ------
+    InvalidInputError
+        ``max_nodes`` or ``per_host`` that are no counts.
     """
+    max_nodes = stated_count(max_nodes, "max_nodes")
+    per_host = stated_count(per_host, "per_host")
     try:
         return _predicted(answers, job, accelerator, batches, max_nodes, per_host, network)
     except NoAnswerError as error:

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from perfmodel.client import Client, NoAnswerError
 from perfmodel.client.answers import Matrix
+from perfmodel.client.errors import NotFoundError
 from perfmodel.client.forms import SeenInMatrix
-from perfmodel.client.records import Accelerators
 from perfmodel.types import Basis
 
 __all__ = [
@@ -33,6 +33,8 @@ PlacementForm = str | Mapping[str, Any]
 Rows = Sequence[Sequence[Any]]
 
 _NEEDED = ("samples_per_second", "low", "high", "step_time_s", "peak_bytes", "fits", "basis")
+#: Jobs that are named in the log where many have no answer for one reason.
+_NAMED = 3
 #: What a service may leave out.
 _PARTS = ("compute_time_s", "sync_time_s")
 
@@ -101,7 +103,7 @@ class Service:
     ) -> None:
         # A scheduler asks again by itself; what is waited for between is lost to it.
         self._client = Client(url, api_key=key, timeout_s=timeout_s, retries=0, rest_s=rest_s)
-        self._catalogue: Accelerators | None = None
+        self._memory_bytes: dict[str, float | None] = {}
 
     def cells(
         self,
@@ -124,17 +126,19 @@ class Service:
             raise NoAnswerError(f"The answer of /v1/matrix cannot be used: {error}.") from error
 
     def memory_bytes(self, accelerator: str) -> float | None:
-        """Return the memory of an accelerator by name or alias; None where it is not known.
+        """Return the memory of an accelerator in any spelling; None where it is not known.
 
         Raises
         ------
         NoAnswerError
             No usable answer in time.
         """
-        if self._catalogue is None:
-            self._catalogue = self._client.accelerators()
-        found = self._catalogue.named(accelerator)
-        return None if found is None else found.memory_bytes
+        if accelerator not in self._memory_bytes:
+            try:
+                self._memory_bytes[accelerator] = self._client.accelerator(accelerator).memory_bytes
+            except NotFoundError:
+                self._memory_bytes[accelerator] = None
+        return self._memory_bytes[accelerator]
 
 
 def log_problems(problems: Iterable[tuple[int | None, str]]) -> None:
@@ -145,9 +149,14 @@ def log_problems(problems: Iterable[tuple[int | None, str]]) -> None:
     problems : iterable of (int or None, str)
         Position of the job, None for all of them, and the reason.
     """
-    for job, detail in dict.fromkeys(problems):
-        which = "some placements" if job is None else f"job {job}"
-        LOG.warning("%s of this question: not all is answered: %s", which, detail)
+    jobs: dict[str, dict[int | None, None]] = {}
+    for job, detail in problems:
+        jobs.setdefault(detail, {})[job] = None
+    for detail, of in jobs.items():
+        numbers = [str(job) for job in of if job is not None]
+        more = f" and {len(numbers) - _NAMED} more" if len(numbers) > _NAMED else ""
+        some = "some placements" if None in of else f"job {', '.join(numbers[:_NAMED])}{more}"
+        LOG.warning("%s of this question: not all is answered: %s", some, detail)
 
 
 def read_matrix(answer: Matrix, jobs: int, placements: int) -> list[list[Cell | None]]:

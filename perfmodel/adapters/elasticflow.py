@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Any
 
 from perfmodel.adapters.ask import Answers, Cell, JobForm, SeenInMatrix
-from perfmodel.adapters.measured.numbers import measured_number
+from perfmodel.adapters.measured.numbers import measured_number, stated_count
 from perfmodel.adapters.spread import packed
 from perfmodel.errors import InvalidInputError
 
@@ -83,9 +83,12 @@ def throughputs(
     NoAnswerError
         The service answers nothing at all.
     InvalidInputError
-        A measured cell that the table does not have, or a rate that is none.
+        Counts or batches that are none, a measured cell that the table does not have, or a rate
+        that is none.
     """
-    counts = sorted(set(counts))
+    counts = sorted({stated_count(count, "A number of GPUs") for count in counts})
+    global_batch_sizes = [stated_count(size, "A global batch") for size in global_batch_sizes]
+    per_host = stated_count(per_host, "per_host")
     measured = _measured(observed, global_batch_sizes, counts)
     places = [packed(accelerator, n, per_host=per_host, network=network) for n in counts]
     asked = {
@@ -134,16 +137,20 @@ def read_throughputs(path: Path) -> dict[tuple[int, int], float]:
         It is no such file.
     """
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            first, *rows = csv.reader(file)
+        # With the mark that spreadsheets put before what they write.
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            first, *rows = [row for row in csv.reader(file) if row]
         if first[0] != _CORNER:
             raise ValueError(f"the first column is {first[0]!r}")
-        return {
-            (int(row[0]), int(count)): float(rate)
-            for row in rows
-            for count, rate in zip(first[1:], row[1:], strict=True)
-            if rate
-        }
+        found: dict[tuple[int, int], float] = {}
+        for row in rows:
+            for count, rate in zip(first[1:], row[1:], strict=True):
+                cell = int(row[0]), int(count)
+                if rate and cell in found:
+                    raise ValueError(f"{cell[0]} on {cell[1]} GPUs stands there twice")
+                if rate:
+                    found[cell] = float(rate)
+        return found
     except (OSError, ValueError, IndexError) as error:
         raise InvalidInputError(
             f"{path} is no table of {_CORNER} and numbers of GPUs as ElasticFlow reads it: "
@@ -156,6 +163,10 @@ def _measured(
 ) -> dict[tuple[int, int], float]:
     found = {}
     for cell, rate in observed.items():
+        if not isinstance(cell, tuple) or len(cell) != 2:
+            raise InvalidInputError(
+                f"A measured cell is a global batch and a number of GPUs, as (64, 2); got {cell!r}."
+            )
         size, count = cell
         if size not in sizes or count not in counts:
             raise InvalidInputError(

@@ -30,12 +30,16 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.adapters.ask import Answers, Cell, JobForm, NoAnswerError, Service
+from perfmodel.adapters.measured.numbers import stated_number
 from perfmodel.errors import InvalidInputError, PerfModelError
+from perfmodel.graph.json_values import refuse_unknown
+from perfmodel.placement.topology.parse import parse_placement
 
 LOG = logging.getLogger(__name__)
 
 #: Where the configuration is.
 VARIABLE = "PERFMODEL_RAY"
+_SETTINGS = ("url", "job", "node_types", "timeout_s")
 #: How long answers are kept.
 _REFRESH_S = 300.0
 
@@ -51,12 +55,21 @@ class NodeSpeeds:
     ----------
     node_types : mapping of str to str
         Placement of a whole node of each type.
+
+    Raises
+    ------
+    InvalidInputError
+        One that is no placement.
     """
 
     def __init__(self, answers: Answers, job: JobForm, node_types: Mapping[str, str]) -> None:
         self._answers = answers
         self._job = job
         self._node_types = dict(node_types)
+        self._counts = {
+            name: parse_placement(one, pointer=f"/node_types/{name}").accelerator_count
+            for name, one in self._node_types.items()
+        }
         self._speeds: dict[str, float] = {}
         self._asked_at: float | None = None
 
@@ -73,11 +86,13 @@ class NodeSpeeds:
         try:
             text = written if written.lstrip().startswith("{") else Path(written).read_text()
             told = json.loads(text)
-            service = Service(told["url"], timeout_s=float(told.get("timeout_s", 2.0)))
+            refuse_unknown(told, _SETTINGS, "")
+            timeout_s = stated_number(told.get("timeout_s", 2.0), "timeout_s")
+            service = Service(told["url"], timeout_s=timeout_s)
             return cls(service, dict(told["job"]), dict(told["node_types"]))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise InvalidInputError(
-                f"{VARIABLE} must be JSON with url, job and node_types, or the path of a file with "
+                f"{VARIABLE} must be JSON with {', '.join(_SETTINGS)}, or the path of a file with "
                 f"it: {error!r}."
             ) from error
 
@@ -99,19 +114,16 @@ class NodeSpeeds:
             LOG.warning("Ray goes on without predictions: %s", error)
             return
         rates = {
-            name: _per_accelerator(cell, placement)
-            for (name, placement), cell in zip(self._node_types.items(), cells, strict=True)
+            name: _per_accelerator(cell, count)
+            for (name, count), cell in zip(self._counts.items(), cells, strict=True)
         }
         fastest = max(rates.values(), default=0.0)
         if fastest > 0:
             self._speeds = {name: rate / fastest for name, rate in rates.items()}
 
 
-def _per_accelerator(cell: Cell | None, placement: str) -> float:
-    if cell is None or cell.fits is False:
-        return 0.0
-    count, _, _ = placement.partition("x")
-    return cell.samples_per_second / (int(count) if count.isdigit() else 1)
+def _per_accelerator(cell: Cell | None, count: int) -> float:
+    return 0.0 if cell is None or cell.fits is False else cell.samples_per_second / count
 
 
 def scored(

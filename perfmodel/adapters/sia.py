@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from perfmodel.adapters.ask import Answers, Cell, JobForm, SeenInMatrix
-from perfmodel.adapters.measured.numbers import measured_number
+from perfmodel.adapters.measured.numbers import measured_number, stated_count
 from perfmodel.adapters.spread import of_counts, packed
 from perfmodel.errors import InvalidInputError
 
@@ -43,7 +43,8 @@ class SiaCluster:
     network: str | None = None
 
     def __post_init__(self) -> None:
-        if not (1 <= self.per_node <= 9 and self.nodes >= 1):
+        stated_count(self.nodes, "nodes")
+        if not stated_count(self.per_node, "per_node") <= 9:
             raise InvalidInputError(
                 "Sia writes a node as one digit: 1 to 9 accelerators of at least one node; got "
                 f"{self.per_node} of {self.nodes}."
@@ -197,7 +198,11 @@ def read_steps(path: Path) -> list[SiaStep]:
         It is no such file.
     """
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        # With the mark that spreadsheets put before what they write.
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = csv.DictReader(file)
+            if rows.fieldnames is None:
+                raise ValueError("it is empty")
             return [
                 SiaStep(
                     row["placement"],
@@ -205,7 +210,7 @@ def read_steps(path: Path) -> list[SiaStep]:
                     float(row["step_time"]),
                     float(row["sync_time"]),
                 )
-                for row in csv.DictReader(file)
+                for row in rows
             ]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InvalidInputError(

@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfmodel.adapters.ask import Answers, Cell, JobForm, NoAnswerError
+from perfmodel.adapters.measured.numbers import stated_count, stated_number
+from perfmodel.errors import InvalidInputError
 
 LOG = logging.getLogger(__name__)
 
@@ -34,6 +36,11 @@ class TimeEstimator:
     ----------
     default_s : float
         Said when the service does not answer.
+
+    Raises
+    ------
+    InvalidInputError
+        ``total_samples`` or ``num_nodes`` that are none.
     """
 
     def __init__(
@@ -47,10 +54,10 @@ class TimeEstimator:
     ) -> None:
         self._answers = answers
         self._job = job
-        self._total_samples = total_samples
-        self._num_nodes = num_nodes
+        self._total_samples = stated_number(total_samples, "total_samples")
+        self._num_nodes = stated_count(num_nodes, "num_nodes")
         self._default_s = default_s
-        self._known: dict[tuple[str, int], float] = {}
+        self._known: dict[tuple[str, float], float] = {}
         self._is_silent = False
 
     def __call__(self, resources: Any) -> float:
@@ -60,8 +67,12 @@ class TimeEstimator:
             return self._default_s
         if len(accelerators) != 1:
             return NEVER_S  # nothing to train on, or a mixture that SkyPilot has no name for
-        ((name, count),) = accelerators.items()
-        key = (str(name), max(1, int(count)))
+        ((name, said),) = accelerators.items()
+        try:
+            key = (str(name), stated_number(said, f"The count of {name}"))
+        except InvalidInputError as error:
+            LOG.warning("SkyPilot asks about resources that cannot be: %s", error)
+            return NEVER_S
         if key not in self._known:
             try:
                 self._known[key] = self._seconds(*key)
@@ -71,7 +82,7 @@ class TimeEstimator:
                 return self._default_s
         return self._known[key]
 
-    def _seconds(self, name: str, count: int) -> float:
+    def _seconds(self, name: str, count: float) -> float:
         [[cell]] = self._answers.cells([self._job], [_placement(name, count, self._num_nodes)])
         if cell is None or cell.fits is False:
             return NEVER_S
@@ -91,29 +102,46 @@ def resources_yaml(
     Returns
     -------
     str
-        ``ordered`` by predicted throughput, without those that the job does not fit on;
-        ``any_of`` all of them where nothing is answered.
+        ``ordered`` by predicted throughput, without those that the job does not fit on, and those
+        that have no answer last; ``any_of`` all of them where nothing is answered.
+
+    Raises
+    ------
+    InvalidInputError
+        No accelerators, or counts that are none.
     """
-    named = list(accelerators.items())
+    if not accelerators:
+        raise InvalidInputError("Name at least one accelerator, as in {'A100': 8}.")
+    named = [(name, stated_count(n, f"The count of {name}")) for name, n in accelerators.items()]
+    stated_count(num_nodes, "num_nodes")
     try:
         [cells] = answers.cells([job], [_placement(*one, num_nodes) for one in named])
     except NoAnswerError as error:
         LOG.warning("SkyPilot goes on without predictions: %s", error)
         return _yaml("any_of", named)
-    known = [(cell, one) for cell, one in zip(cells, named, strict=True) if cell is not None]
+    pairs = list(zip(cells, named, strict=True))
+    known = [(cell, one) for cell, one in pairs if cell is not None]
     fitting = [(cell, one) for cell, one in known if cell.fits is not False]
     if not fitting:
         return _yaml("any_of", named)
     fitting.sort(key=lambda pair: -_rate(pair[0]))
-    return _yaml("ordered", [one for _, one in fitting])
+    # What nobody knows is neither praised nor taken away.
+    unknown = [one for cell, one in pairs if cell is None]
+    return _yaml("ordered", [*[one for _, one in fitting], *unknown])
 
 
 def _rate(cell: Cell) -> float:
     return cell.samples_per_second
 
 
-def _placement(name: str, count: int, num_nodes: int) -> dict[str, Any]:
-    return {"nodes": [{"accelerator": name, "count": count, "repeat": num_nodes}]}
+def _placement(name: str, count: float, num_nodes: int) -> dict[str, Any]:
+    """Return a placement of some accelerators of each node, or of a part of one."""
+    if 0 < count < 1:
+        node = {"accelerator": name, "repeat": num_nodes}
+        return {"nodes": [node], "fraction": count}
+    # What is no whole number is refused there, with the reason.
+    whole = int(count) if float(count).is_integer() else count
+    return {"nodes": [{"accelerator": name, "count": whole, "repeat": num_nodes}]}
 
 
 def _yaml(word: str, accelerators: Sequence[tuple[str, int]]) -> str:

@@ -13,6 +13,7 @@ came: dstack refuses a run whose plugin does not answer, so that this one always
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ import orjson
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
+from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.requests import parse_job
@@ -34,6 +36,8 @@ router = APIRouter(prefix="/v1/adapters/dstack", tags=["schedulers"])
 #: Variable of a run's environment that says what the job is.
 JOB = "PERFMODEL_JOB"
 _MOST_CANDIDATES = 64
+#: What makers call 80 GB may be some percent more or less of it.
+_OFF = 0.1
 #: Where answers are counted, with and without named accelerators.
 _COUNTED = f"{router.prefix}/apply_policies/on_run_apply"
 
@@ -122,16 +126,22 @@ def _narrowed(
     Raises
     ------
     PerfModelError
-        A job that cannot be read.
+        A job that cannot be read, or more names than are looked at.
     """
     configuration = _object(spec.get("configuration"))
     resources = _object(configuration.get("resources"))
-    gpu = _object(resources.get("gpu"))
     written = _object(configuration.get("env")).get(JOB)
-    names = [name for name in (gpu.get("name") or candidates) if isinstance(name, str)]
-    if not isinstance(written, str) or not names or len(names) > _MOST_CANDIDATES:
+    stated = resources.get("gpu")
+    gpu = _object(stated)
+    names = _names(gpu.get("name") or list(candidates))
+    # Accelerators in a form that is not dstack's own are not written anew.
+    if not isinstance(written, str) or not names or (stated is not None and stated is not gpu):
         return spec
-    fitting = _fitting(dispatcher, written, names, _placement(configuration, gpu))
+    if len(names) > _MOST_CANDIDATES:
+        raise InvalidInputError(
+            f"At most {_MOST_CANDIDATES} accelerators are compared; got {len(names)}."
+        )
+    fitting = _fitting(dispatcher, written, names, configuration, gpu)
     if not fitting:
         return spec
     gpu = {**gpu, "name": fitting}
@@ -141,14 +151,25 @@ def _narrowed(
     }
 
 
+def _names(value: Any) -> list[str]:
+    written = [value] if isinstance(value, str) else value
+    return [one for one in written if isinstance(one, str)] if isinstance(written, list) else []
+
+
 def _fitting(
-    dispatcher: Dispatcher, text: str, names: Sequence[str], spread: dict[str, int]
+    dispatcher: Dispatcher,
+    text: str,
+    names: Sequence[str],
+    configuration: Mapping[str, Any],
+    gpu: Mapping[str, Any],
 ) -> list[str]:
-    text = text.strip()
     answerer = dispatcher.models.serving
-    written = answerer.job_written(orjson.loads(text) if text.startswith("{") else text)
-    known = [name for name in names if name in answerer.estimator.accelerators]
-    placements = [parse_placement({"nodes": [{"accelerator": n, **spread}]}) for n in known]
+    written = answerer.job_written(_job(text.strip()))
+    catalog, spread = answerer.estimator.accelerators, _placement(configuration, gpu)
+    known = {name: _card(catalog, name, gpu) for name in names if name in catalog}
+    placements = [
+        parse_placement({"nodes": [{"accelerator": one, **spread}]}) for one in known.values()
+    ]
     if not known:
         return []
     matrix = answerer.row(parse_job(written), placements)
@@ -167,8 +188,33 @@ def _fitting(
     return [*fitting, *(name for name in names if name not in judged)]
 
 
+def _job(text: str) -> Any:
+    try:
+        return orjson.loads(text) if text.startswith("{") else text
+    except orjson.JSONDecodeError as error:
+        raise InvalidInputError(f"{JOB} is not JSON: {error}.") from error
+
+
+def _card(catalog: Catalog, name: str, gpu: Mapping[str, Any]) -> str:
+    """Return the card of a name that has the memory which a run asks for, where one has.
+
+    dstack calls cards of two sizes by one name, and tells them apart by their memory alone.
+    """
+    memory = _object(gpu.get("memory"))
+    low, high = (_gib(memory.get(end)) for end in ("min", "max"))
+    least, most = (low or 0.0) * (1 - _OFF), (high or math.inf) * (1 + _OFF)
+    meant = (catalog.canonical_name(name), *catalog.other_meanings(name))
+    within = [one for one in meant if least <= catalog.get(one).memory_bytes / 2**30 <= most]
+    return name if meant[0] in within or not within else within[0]
+
+
+def _gib(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
 def _placement(configuration: Mapping[str, Any], gpu: Mapping[str, Any]) -> dict[str, int]:
-    least = _object(gpu.get("count")).get("min")
+    count = gpu.get("count")
+    least = _object(count).get("min", count)
     nodes = configuration.get("nodes")
     return {
         "count": least if isinstance(least, int) and least >= 1 else 1,

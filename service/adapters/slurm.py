@@ -5,9 +5,10 @@ needs no parser of JSON::
 
     partition=a100
     time_limit_min=95
+    unanswered=old,test
 
-Nothing but the partition and the limit is said; everything else about the answer is in
-``POST /v1/rank``.
+The last line names partitions whose accelerator nobody knows, or on which nothing is predicted.
+Everything else about the answer is in ``POST /v1/rank``.
 """
 
 from __future__ import annotations
@@ -20,10 +21,17 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
-from perfmodel.errors import InvalidInputError
+from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator import Table
 from perfmodel.graph.job import Job
-from perfmodel.graph.json_values import as_count, as_number, as_object, as_text, refuse_unknown
+from perfmodel.graph.json_values import (
+    as_count,
+    as_number,
+    as_object,
+    as_text,
+    refuse_unknown,
+    shown,
+)
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.requests import parse_job
@@ -77,9 +85,10 @@ class _Asked:
         200: {
             "content": {"text/plain": {"schema": {"type": "string"}}},
             "description": "`partition=NAME`, and `time_limit_min=MINUTES` where the number of "
-            "samples is known, and something of the job. Empty where the job fits in none.",
+            "samples is known, and something of the job. Neither where the job fits in none. "
+            "`unanswered=NAME,NAME` where some partitions have no answer.",
         },
-        **problems(400, 413, 415, 422, 501, 503),
+        **problems(400, 404, 413, 415, 422, 501, 503),
     },
     openapi_extra=json_body(SlurmRequest.model_json_schema(), {"two partitions": EXAMPLE}),
 )
@@ -96,15 +105,35 @@ def _choose(dispatcher: Dispatcher, question: Any) -> str:
     matrix = answerer.row(asked.job, asked.placements)
     dispatcher.metrics.table(_ROUTE, matrix.basis)
     dispatcher.shadow.asked.note_row(question["job"], asked.placements)
+    if not matrix.answered.any():
+        raise _reason(matrix, asked)
+    lines = _chosen(matrix, asked)
+    unanswered = [
+        name for column, name in enumerate(asked.partitions) if not matrix.answered[0, column]
+    ]
+    if unanswered:
+        lines.append(f"unanswered={','.join(unanswered)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _chosen(matrix: Table, asked: _Asked) -> list[str]:
     best = _best(matrix)
     if best is None:
-        return ""
+        return []
     lines = [f"partition={asked.partitions[best]}"]
     # Of a job of which nothing is known, no limit either: Slurm ends it there.
     if asked.total_samples is not None and matrix.basis[0, best] != RUNG[Basis.DEFAULT]:
         slowest_s = asked.total_samples / float(matrix.low[0, best])
         lines.append(f"time_limit_min={math.ceil((slowest_s * _MARGIN + _BESIDES_S) / 60)}")
-    return "\n".join(lines) + "\n"
+    return lines
+
+
+def _reason(matrix: Table, asked: _Asked) -> PerfModelError:
+    """Return why there is no answer in any partition: the job, or the first of them."""
+    first = min(matrix.errors, key=lambda one: (one.placement is not None, one.placement or 0))
+    if first.placement is not None and isinstance(first.error, InvalidInputError):
+        first.error.pointer = f"/candidates/{asked.partitions[first.placement]}"
+    return first.error
 
 
 def _best(matrix: Table) -> int | None:
@@ -127,6 +156,13 @@ def _read(question: Any) -> _Asked:
     candidates = as_object(fields["candidates"], "/candidates", what="candidates")
     if not candidates:
         raise InvalidInputError("candidates must not be empty.", pointer="/candidates")
+    for name in candidates:
+        if not name or not name.isprintable() or "," in name:
+            raise InvalidInputError(
+                "The name of a partition has printable characters and no comma; got "
+                f"{shown(name)}.",
+                pointer="/candidates",
+            )
     nodes, gpus = (_count(fields, name) for name in ("nodes", "gpus_per_node"))
     total = fields.get("total_samples")
     return _Asked(

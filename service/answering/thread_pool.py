@@ -179,9 +179,14 @@ class ThreadPool:
                     return
             caller, work = taken
             run = work.action if self._running is None else partial(self._running, work.action)
-            result, failed = None, None
+            result = None
+            failed: BaseException | None = None
             try:
                 result = work.context.run(run)
+            except StopIteration as error:
+                # A coroutine that waits cannot be told of it, and would wait for ever.
+                failed = RuntimeError("a StopIteration came out of the work")
+                failed.__cause__ = error
             except BaseException as error:
                 failed = error
             with self._lock:

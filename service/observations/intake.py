@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from perfmodel.errors import InvalidInputError, MissingExtraError, PerfModelError
+from perfmodel.estimator.evidence.observed_rows import named
 from perfmodel.graph.job import Job
 from perfmodel.graph.json_values import as_number, as_object, as_text, refuse_unknown, shown
 from perfmodel.lru import LruCache
@@ -173,7 +174,6 @@ class ObservationIntake:
         of_job = {"batch_size": job.batch_size, "accumulation_steps": job.accumulation_steps}
         measured = {name: stated[name] for name in _MEASURED if name in stated}
         seen = parse_observation(of_job | measured, pointer)
-        placement = stored_placement(seen.placement)
         software: _Software = ()
         key = lasts_s = None
         if "software" in stated:
@@ -182,14 +182,17 @@ class ObservationIntake:
             key = _key(stated["key"], f"{pointer}/key")
         if "expires_in_s" in stated:
             lasts_s = _expires_in_s(stated["expires_in_s"], f"{pointer}/expires_in_s")
-        content_hash = _content_hash(stored, seen, placement, software)
         try:
+            # However its accelerators were spelled, it is one observation, of one cell.
+            seen = named(plausibility.estimator.core, seen, "")
             bounds = plausibility.bounds(job, stored, seen, reporter)
         except InvalidInputError as error:
             # The estimator points into a question; here job and placement are of one item.
             error.pointer = pointer + error.pointer
             raise
         doubt = bounds.doubt_of(seen.step_time_s)
+        placement = stored_placement(seen.placement)
+        content_hash = _content_hash(stored, seen, placement, software)
         kept = StoredObservation(
             job=stored,
             key=content_hash if key is None else key,

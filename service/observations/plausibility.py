@@ -10,14 +10,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement, rough_bytes
 from perfmodel.estimator.evidence.guessed_rows import guess_of, modelled
 from perfmodel.estimator.evidence.observed import corrected_step
-from perfmodel.estimator.evidence.observed_rows import least_step_s
+from perfmodel.estimator.evidence.observed_rows import single_step
+from perfmodel.estimator.evidence.step_bounds import (
+    StepBounds,
+    arithmetic_bounds,
+    check_possible,
+    expected_bounds,
+    predicted_bounds,
+)
 from perfmodel.estimator.placing.cells import CellStep, predicted_cell
 from perfmodel.estimator.placing.columns import slowest
+from perfmodel.estimator.placing.placed import captured_step
 from perfmodel.graph.job import Job
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
@@ -26,9 +33,6 @@ from perfmodel.placement.topology.topology import Placement
 from perfmodel.store.state.jobs import StoredJob
 from perfmodel.store.state.observation_feed import ObservationFeed
 
-#: Seconds of a step. Starting one kernel takes an accelerator some microseconds, and a step is
-#: several; of steps of a day nobody would wait for the second.
-LEAST_S, MOST_S = 1e-5, 86_400.0
 #: Seconds for which a guess is judged by: it need not follow each step that is reported.
 _YOUNG_S = 10.0
 
@@ -99,26 +103,6 @@ class TypeGuesses:
         return guess
 
 
-def check_possible(seen: Observation) -> None:
-    """Refuse a step that no job has.
-
-    Raises
-    ------
-    InvalidInputError
-        It is shorter or longer than any.
-    """
-    if not LEAST_S <= seen.step_time_s <= MOST_S:
-        raise InvalidInputError(
-            f"A step takes {LEAST_S:g} to {MOST_S:g} s; got {seen.step_time_s:g}. Is it in "
-            "seconds, and of one step?",
-            pointer="/step_time_s",
-        )
-
-
-#: A step that takes this many times as long as predicted is a mistake; milliseconds that are sent
-#: as seconds are a thousand times as long. Of a job type, also one that is as many times as short.
-_TOO_FAR = 200.0
-
 #: What placements that are remembered take together at most.
 _MOST_BYTES = 64 * 2**20
 
@@ -131,32 +115,26 @@ MIXED = "mixed"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bounds:
-    """What the step time of a cell may be, seconds.
+    """What the step time of a cell may be.
 
-    ``too_fast`` and ``too_slow`` say what is wrong with a time beyond the bounds. ``predicted`` is
-    the step without any observation of the job, on accelerators of a ``kind``; None where there is
-    none.
+    Parameters
+    ----------
+    each : tuple of StepBounds
+        All of them hold.
+    predicted : CellStep or None
+        The step without any observation of the job; None where there is none.
+    kind : str
+        Of the accelerators that it is predicted on.
     """
 
-    least_s: float = 0.0
-    most_s: float = float("inf")
-    too_fast: str = ""
-    too_slow: str = ""
+    each: tuple[StepBounds, ...] = ()
     predicted: CellStep | None = None
     kind: str = ""
 
     def doubt_of(self, step_time_s: float) -> str | None:
         """Return why a step time is not believed, or None."""
-        if step_time_s < self.least_s:
-            wrong = self.too_fast
-        elif step_time_s > self.most_s:
-            wrong = self.too_slow
-        else:
-            return None
-        return (
-            f"step_time_s is {step_time_s:g} s, {wrong}. Is it in seconds, of a whole step, and of "
-            "this job?"
-        )
+        doubts = (one.doubt_of(step_time_s) for one in self.each)
+        return next((doubt for doubt in doubts if doubt is not None), None)
 
 
 class Plausibility:
@@ -184,7 +162,7 @@ class Plausibility:
             Nobody's step takes that time, or no answer can be given about the job there.
         """
         if job.job_type is not None:
-            check_possible(seen)
+            check_possible(seen, "")
         cell = (stored.ref, seen.batch_size, seen.accumulation_steps, seen.placement)
         bounds = self._cells.get(cell)
         if bounds is None:
@@ -196,13 +174,8 @@ class Plausibility:
         likely_s = self._types.likely_s(job, stored.family, seen, reporter)
         if likely_s is None:
             return Bounds()
-        by = "than what was reported of this job type before lets expect"
-        return Bounds(
-            least_s=likely_s[0] / _TOO_FAR,
-            most_s=likely_s[1] * _TOO_FAR,
-            too_fast=f"more than {_TOO_FAR:g} times less {by}",
-            too_slow=f"more than {_TOO_FAR:g} times more {by}",
-        )
+        what = "what was reported of this job type before lets expect"
+        return Bounds(each=(expected_bounds(*likely_s, what),))
 
     def _bounds(self, job: Job, seen: Observation) -> Bounds:
         """Return the bounds of a cell; that answers can rest on it is tried with that."""
@@ -213,15 +186,12 @@ class Plausibility:
             self.estimator.estimate(asked, seen.placement, [seen])
             return Bounds()
         prepared = core.prepare(asked)
-        step = corrected_step(predicted_cell(core, prepared, placement), None)
-        least_s = least_step_s(prepared, placement)
+        cell = predicted_cell(core, prepared, placement)
+        bare = captured_step(cell)
+        row = single_step(prepared, bare.parts, placement, bare.slowdowns)
         return Bounds(
-            least_s=least_s,
-            most_s=_TOO_FAR * step.step_time_s,
-            too_fast=f"but the arithmetic of the step alone takes {least_s:.3g} s at the peak of "
-            "the accelerator",
-            too_slow=f"more than {_TOO_FAR:g} times what is predicted",
-            predicted=step,
+            each=(arithmetic_bounds(prepared, placement), predicted_bounds(prepared, row)),
+            predicted=corrected_step(cell, None),
             kind=kind_of(placement),
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -168,3 +169,30 @@ def test_pollux_goes_on_without_the_service(failing: Service) -> None:
 
 def test_a_job_that_does_not_fit_alone_has_a_linear_speedup(service: Service) -> None:
     assert speedup_fn(service, training("timm/huge"), "P4", BATCHES, max_nodes=1) is linear_speedup
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 2.5])
+@pytest.mark.parametrize("name", ["max_replicas", "per_host"])
+def test_counts_that_are_none_are_refused(service: Service, name: str, wrong: float) -> None:
+    counts: Any = {"max_replicas": 8, "per_host": 4, name: wrong}
+    with pytest.raises(InvalidInputError, match=f"{name} must be a whole number"):
+        step_grid(service, training("timm/small"), "V100", batch_sizes=[64], **counts)
+    batches = BatchRange(init_batch_size=64, max_batch_size=256, local_bsz_bounds=(32, 64))
+    counts["max_nodes"] = counts.pop("max_replicas")
+    with pytest.raises(InvalidInputError, match="must be a whole number"):
+        speedup_fn(service, training("timm/small"), "V100", batches, **counts)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"init_batch_size": 0}, {"max_batch_size": 32}, {"local_bsz_bounds": (0, 64)},
+        {"local_bsz_bounds": (64, 32)}, {"gradient_noise_scale": -5.0},
+        {"gradient_noise_scale": float("nan")},
+    ],
+)  # fmt: skip
+def test_batches_that_cannot_be_are_refused(change: Any) -> None:
+    stated: Any = {"init_batch_size": 64, "max_batch_size": 256, "local_bsz_bounds": (32, 64)}
+    BatchRange(**stated, gradient_noise_scale=0.0)
+    with pytest.raises(InvalidInputError):
+        BatchRange(**stated | change)

@@ -88,10 +88,10 @@ def test_csvs_are_written_with_what_was_measured(service_url: str, tmp_path: Pat
     sia = run("sia/export_placements.py", service_url, "timm/small")
     assert sia.startswith("placement,local_bsz,step_time,sync_time\n1,16,")
     measured = tmp_path / "measured.csv"
-    measured.write_text("global_batch_size,1,3\n64,0.125,\n96,,0.25\n")
+    measured.write_text("global_batch_size,1,3\n64,12.5,\n96,,25.0\n")
     elastic = run("elasticflow/export_model.py", service_url, "timm/small", "A100", str(measured))
-    assert elastic.startswith("global_batch_size,1,2,3,4,8,16,32,64\n64,0.125,")
-    assert "\n96," in elastic and ",0.25," in elastic
+    assert elastic.startswith("global_batch_size,1,2,3,4,8,16,32,64\n64,12.5,")
+    assert "\n96," in elastic and ",25.0," in elastic
     measured.write_text("placement,local_bsz,step_time,sync_time\n13,16,0.5,0.0625\n")
     sia = run("sia/export_placements.py", service_url, "timm/small", str(measured))
     assert sia.endswith("\n13,16,0.5,0.0625\n")

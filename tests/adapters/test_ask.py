@@ -7,7 +7,7 @@ import time
 import pytest
 from adapter_world import raw_server, training
 
-from perfmodel.adapters.ask import NoAnswerError, SeenInMatrix, Service
+from perfmodel.adapters.ask import NoAnswerError, SeenInMatrix, Service, log_problems
 from perfmodel.adapters.local import LocalAnswers
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
@@ -79,7 +79,7 @@ def test_why_there_is_no_answer_is_in_the_log(
 
 
 def test_memory_is_that_of_the_catalogue(service: Service, estimator: Estimator) -> None:
-    for name in ("V100-SXM2-16GB", "v100", "no such thing"):
+    for name in ("V100-SXM2-16GB", "v100", "RTX3090", "gpu:a100", "no such thing"):
         assert service.memory_bytes(name) == LocalAnswers(estimator).memory_bytes(name)
     assert service.memory_bytes("V100") == pytest.approx(16e9, rel=0.1)
 
@@ -112,3 +112,14 @@ def test_a_silent_service_is_not_asked_again_at_once() -> None:
 def test_a_url_is_checked() -> None:
     with pytest.raises(InvalidInputError, match="http://"):
         Service("localhost:8000")
+
+
+def test_a_reason_is_said_once_for_all_its_jobs(caplog: pytest.LogCaptureFixture) -> None:
+    log_problems(
+        [(job, "odd") for job in (0, 1, 2, 3, 7)] + [(None, "far"), (4, "own"), (4, "own")]
+    )
+    assert [one.getMessage() for one in caplog.records] == [
+        "job 0, 1, 2 and 2 more of this question: not all is answered: odd",
+        "some placements of this question: not all is answered: far",
+        "job 4 of this question: not all is answered: own",
+    ]

@@ -80,20 +80,55 @@ def test_candidates_stand_in_for_names(service_url: str) -> None:
     )
 
 
+def test_memory_tells_cards_of_one_name_apart(service_url: str) -> None:
+    # It needs 20 GB: more than the 16 of what V100 means alone.
+    job = {"PERFMODEL_JOB": json.dumps(training("timm/huge", 16384))}
+
+    def left(names: list[str], memory: Any) -> Any:
+        run = changed(name=names, memory=memory)
+        run["spec"]["configuration"]["env"] = job
+        return apply(service_url, run)[1]["spec"]["configuration"]["resources"]["gpu"]["name"]
+
+    for names in (["V100", "A100"], ["A100", "V100"]):
+        assert left(names, {"min": 24.0, "max": None}) == ["A100", "V100"]
+    # Without, or where no card of that name has so much, it is read as ever.
+    for memory in (None, {"min": None, "max": 16.0}, {"min": 500.0, "max": None}):
+        assert left(["V100", "A100"], memory) == ["A100"]
+
+
+def test_a_count_and_a_name_may_stand_alone(service_url: str) -> None:
+    for count in (2, {"min": 2, "max": 4}):
+        status, answer = apply(service_url, changed(name="A100", count=count))
+        assert status == 200
+        assert answer["spec"] == changed(name=["A100"], count=count)["spec"]
+
+
 def unjudged() -> list[dict[str, Any]]:
     runs = [changed(name=None), changed(name=["Mystery"]), changed(name=[3])]
     for env in ({}, [], {"PERFMODEL_JOB": "not registered"}, {"PERFMODEL_JOB": "{"}):
         run = copy.deepcopy(RUN)
         run["spec"]["configuration"]["env"] = env  # type: ignore[index]
         runs.append(run)
+    for gpu in ("A100:4", 1.5, ["A100"]):
+        run = copy.deepcopy(RUN)
+        run["spec"]["configuration"]["resources"]["gpu"] = gpu  # type: ignore[index]
+        runs.append(run)
+    runs += [changed(name=1.5), changed(name=[f"A100-{n}" for n in range(65)])]
     bare: dict[str, Any] = {"user": "me", "project": "main", "spec": {}}
     strange: dict[str, Any] = {"user": "me", "project": "main", "spec": {"configuration": 3}}
     return [*runs, bare, strange]
 
 
-def test_a_run_that_cannot_be_judged_comes_back_as_it_was(service_url: str) -> None:
+def test_a_run_that_cannot_be_judged_comes_back_as_it_was(
+    service_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     for run in unjudged():
         assert apply(service_url, run) == (200, {"spec": run["spec"], "error": None})
+        # Behind candidates, too.
+        answer = apply(service_url, run, prefix="/P4,A100")[1]["spec"]
+        assert answer == run["spec"] or run == changed(name=None)
+    # What users write is no defect of the service.
+    assert not [one for one in caplog.records if one.levelname == "ERROR"]
 
 
 @pytest.mark.parametrize("kind", ["fleet", "volume", "gateway"])

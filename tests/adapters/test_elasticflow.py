@@ -132,3 +132,32 @@ def test_empty_cells_were_not_measured(tmp_path: Path) -> None:
         (tmp_path / "small.csv").write_text(text)
         with pytest.raises(InvalidInputError, match="no table of global_batch_size"):
             read_throughputs(tmp_path / "small.csv")
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, "2"])
+def test_counts_that_are_none_are_refused(estimator: Estimator, wrong: Any) -> None:
+    stated: Any = {"global_batch_sizes": [64], "counts": [1], "per_host": 8}
+    for change in ({"global_batch_sizes": [wrong]}, {"counts": [1, wrong]}, {"per_host": wrong}):
+        with pytest.raises(InvalidInputError, match="must be a whole number above zero"):
+            throughputs(LocalAnswers(estimator), training("timm/small"), "V100", **stated | change)
+
+
+@pytest.mark.parametrize("cell", [64, (64,), (64, 1, 1)])
+def test_what_is_no_cell_is_refused(estimator: Estimator, cell: Any) -> None:
+    with pytest.raises(InvalidInputError, match="measured cell"):
+        throughputs(
+            LocalAnswers(estimator), training("timm/small"), "V100",
+            global_batch_sizes=[64], counts=[1], observed={cell: 3.0},
+        )  # fmt: skip
+
+
+def test_a_file_from_a_spreadsheet_is_read_and_one_that_contradicts_itself_is_not(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "small.csv"
+    file.write_text("\ufeffglobal_batch_size,1\r\n64,1.5\r\n\r\n", encoding="utf-8")
+    assert read_throughputs(file) == {(64, 1): 1.5}
+    for text in ("global_batch_size,1\n64,1.5\n64,2.5\n", "global_batch_size,1,1\n64,1.5,2.5\n"):
+        file.write_text(text)
+        with pytest.raises(InvalidInputError, match="64 on 1 GPUs stands there twice"):
+            read_throughputs(file)

@@ -106,3 +106,29 @@ def test_rays_own_function_launches_the_faster_type(service_url: str, is_up: boo
     else:
         assert one.endswith(" []")
     assert none == "[('cpu', 1)] []"
+
+
+def test_accelerators_of_a_node_are_counted_however_it_is_written(service: Service) -> None:
+    alike = ("8xV100-SXM2-16GB", "V100-SXM2-16GB:8", "p3.16xlarge", "2x(4xV100-SXM2-16GB)")
+    types = {"new": NODES["new"]} | {one: one for one in alike}
+    speeds = NodeSpeeds(service, training("timm/small"), types)
+    [cells] = service.cells([training("timm/small")], list(types.values()))
+    rates = [cell.samples_per_second / 8 for cell in cells if cell]
+    found = [speeds.of(name) for name in types]
+    assert found == pytest.approx([rate / max(rates) for rate in rates])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"timeout": 2.0}, {"timeout_s": 0}, {"timeout_s": "2"}, {"node_types": {"a": ""}},
+        {"node_types": {"a": 8}}, {"node_types": ["T4"]},
+    ],
+)  # fmt: skip
+def test_a_configuration_that_cannot_be_meant_is_refused(
+    monkeypatch: pytest.MonkeyPatch, change: dict[str, object]
+) -> None:
+    told = {"url": "http://127.0.0.1:9", "job": training("timm/small"), "node_types": NODES}
+    monkeypatch.setenv(VARIABLE, json.dumps(told | change))
+    with pytest.raises(InvalidInputError):
+        NodeSpeeds.from_environment()

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from guarded_service import make_app
+from made_up_products import large_product
 from running import running
 
 from perfmodel.adapters.ask import Service
@@ -87,7 +88,8 @@ RUN = [
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("recipes")
-    with running(make_app(folder, models=folder / "models")) as found:
+    app = make_app(folder, capture=large_product, models=folder / "models")
+    with running(app) as found:
         yield found
 
 

@@ -191,10 +191,24 @@ def test_measured_rows_that_cannot_be_are_refused(
 
 
 def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
-    for text in ("a,b\n1,2\n", "placement,local_bsz,step_time,sync_time\n1,many,0.1,0\n"):
+    for text in ("", "a,b\n1,2\n", "placement,local_bsz,step_time,sync_time\n1,many,0.1,0\n"):
         (tmp_path / "rows.csv").write_text(text)
         with pytest.raises(InvalidInputError, match="no table of placement,local_bsz"):
             read_steps(tmp_path / "rows.csv")
+
+
+def test_a_file_from_a_spreadsheet_is_read(tmp_path: Path) -> None:
+    text = "\ufeffplacement,local_bsz,step_time,sync_time\r\n1,16,0.1,0\r\n"
+    (tmp_path / "rows.csv").write_text(text, encoding="utf-8")
+    assert read_steps(tmp_path / "rows.csv") == [("1", 16, 0.1, 0.0)]
+
+
+@pytest.mark.parametrize("wrong", [0, 1.5, "2"])
+def test_a_cluster_has_whole_nodes(wrong: Any) -> None:
+    for change in ({"nodes": wrong}, {"per_node": wrong}):
+        stated: Any = {"accelerator": "T4", "per_node": 4, "nodes": 2, **change}
+        with pytest.raises(InvalidInputError):
+            SiaCluster(**stated)
 
 
 @pytest.mark.parametrize("cluster", sorted(CLUSTERS))

@@ -76,21 +76,28 @@ def test_the_route_names_none_where_none_fits(service_url: str) -> None:
     ("change", "pointer"),
     [
         ({"candidates": {}}, "/candidates"),
-        ({"candidates": {"a": "nonsense"}}, ""),
+        ({"candidates": {"a": "nonsense"}}, "/candidates/a"),
+        ({"candidates": {"a\nb": "A100"}}, "/candidates"),
+        ({"candidates": {"a,b": "A100"}}, "/candidates"),
         ({"nodes": 0}, "/nodes"),
         ({"total_samples": -1}, "/total_samples"),
         ({"more": 1}, "/more"),
-        ({"job": {"model": "timm/none", "mode": "training", "batch_size": 1}}, ""),
+        ({"job": {"model": "timm/none", "mode": "training", "batch_size": 1}}, "/job/model"),
     ],
 )
 def test_the_route_says_what_is_wrong(
     service_url: str, change: dict[str, Any], pointer: str
 ) -> None:
+    # Any status but 200 leaves the job as it is.
     status, content = post(service_url, {**SMALL, "candidates": {"a": "A100"}, **change})
-    if pointer:
-        assert status == 422 and json.loads(content)["errors"][0]["pointer"] == pointer
-    else:
-        assert (status, content) == (200, "")  # no answer for it, and the scheduler goes on
+    assert status in (404, 422) and json.loads(content)["errors"][0]["pointer"] == pointer
+
+
+def test_the_route_names_partitions_without_an_answer(service_url: str) -> None:
+    asked = {"job": SMALL["job"], "candidates": {"odd": "nonsense", "new": "A100", "typo": "A1OO"}}
+    assert post(service_url, asked) == (200, "partition=new\nunanswered=odd,typo\n")
+    asked["candidates"] = {"small": "P4", "odd": "nonsense"}
+    assert post(service_url, {**asked, "job": training("timm/huge")}) == (200, "unanswered=odd\n")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
@@ -48,11 +50,14 @@ class ResolvedPlacement:
     ----------
     kinds : tuple of Kind
         Each kind of accelerator once, in the order of the placement.
+    named : Placement
+        The placement with the catalogue's own names: however it was written, it is the same.
     read_as : tuple of str
         How names that may mean several things were read.
     """
 
     placement: Placement
+    named: Placement
     fabric: Fabric
     kinds: tuple[Kind, ...]
     pointer: str = "/placement"
@@ -142,7 +147,7 @@ def resolve_placement(
     if placement.fraction is not None and placement.fraction != 1.0:
         share = share_part(placement.fraction, pointer=f"{pointer}/fraction")
     kinds: dict[tuple[str, str], Kind] = {}
-    nodes = []
+    nodes, named = [], []
     for position, node in enumerate(placement.nodes):
         try:
             whole, profile = catalog.whole_and_profile(node.accelerator)
@@ -165,26 +170,44 @@ def resolve_placement(
         if key in kinds:
             count += kinds[key].count
         kinds[key] = Kind(accelerator=whole, count=count, held=held, part=given)
+        name = whole.name
         if part is not None:
             _refuse_link(node, f"{pointer}/nodes/{position}/link")
-            node = replace(node, link="none")
-        nodes.append(
-            node if whole.name == node.accelerator else replace(node, accelerator=whole.name)
-        )
-    named = tuple(nodes)
-    canonical, read_as = placement, placement.read_as
-    if named != placement.nodes:
-        canonical = replace(placement, nodes=named)
+            name = f"{whole.name}/{part.name}"
+        named.append(_named(node, name))
+        nodes.append(_named(node if part is None else replace(node, link="none"), whole.name))
+    wholes, read_as = _with_nodes(placement, nodes), placement.read_as
+    if wholes is not placement:
         written = dict.fromkeys(node.accelerator for node in placement.nodes)
         read_as = (*read_as, *[text for name in written if (text := _guess(name, catalog))])
-    fabric = Fabric.of(canonical, catalog, pointer=pointer)
+    fabric = Fabric.of(wholes, catalog, pointer=pointer)
+    plain = replace(placement, read_as=()) if placement.read_as else placement
     return ResolvedPlacement(
         placement=placement,
+        named=_with_nodes(plain, _joined(named)),
         fabric=fabric,
         kinds=tuple(kinds.values()),
         pointer=pointer,
         read_as=read_as,
     )
+
+
+def _named(node: Node, name: str) -> Node:
+    return node if node.accelerator == name else replace(node, accelerator=name)
+
+
+def _joined(nodes: Sequence[Node]) -> list[Node]:
+    """Return nodes with equal ones that follow each other as one entry."""
+    alike = [list(some) for _, some in groupby(nodes, lambda node: replace(node, repeat=1))]
+    return [
+        some[0] if len(some) == 1 else replace(some[0], repeat=sum(node.repeat for node in some))
+        for some in alike
+    ]
+
+
+def _with_nodes(placement: Placement, nodes: Sequence[Node]) -> Placement:
+    """Return a placement with other nodes; itself where they are the same."""
+    return placement if tuple(nodes) == placement.nodes else replace(placement, nodes=tuple(nodes))
 
 
 def _guess(name: str, catalog: Catalog) -> str:

@@ -9,10 +9,15 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
+from perfmodel.estimator.evidence.step_bounds import (
+    StepBounds,
+    arithmetic_bounds,
+    check_possible,
+    predicted_bounds,
+)
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import predicted_cell
 from perfmodel.estimator.placing.columns import (
@@ -23,45 +28,12 @@ from perfmodel.estimator.placing.columns import (
 )
 from perfmodel.estimator.placing.placed import captured_step
 from perfmodel.estimator.placing.slowdowns import Slowdown
-from perfmodel.features.roofline import node_roofline
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.step_cells import SingleStep, StepCells
 from perfmodel.placement.estimate import StepNumbers, StepParts
 from perfmodel.placement.topology.topology import Placement
-
-#: An observed step this many times as fast as its arithmetic at the peaks is a mistake.
-BEYOND_THE_PEAK = 1.05
-#: Algorithms for convolutions multiply less than the formulas count, at best a quarter (Winograd).
-FEWER_MULTIPLICATIONS = 4.0
-
-
-def least_step_s(prepared: PreparedJob, placement: ResolvedPlacement) -> float:
-    """Return the time below which a step is taken for a mistake.
-
-    ``min over kinds(sum of FLOPs / peak) / (tensor x pipeline x context) / (4 x 1.05)``
-
-    Returns
-    -------
-    float
-        Seconds.
-    """
-    fastest_s = min(_arithmetic_s(prepared, kind.accelerator) for kind in placement.kinds)
-    fastest_s *= prepared.step.time_factor
-    plan = placement.fabric.plan
-    split = plan.tensor * plan.pipeline * plan.context
-    return fastest_s / (split * FEWER_MULTIPLICATIONS * BEYOND_THE_PEAK)
-
-
-def _arithmetic_s(prepared: PreparedJob, accelerator: AcceleratorSpec) -> float:
-    """Return what the operators of a job take at the peaks of an accelerator, seconds."""
-    return prepared.once(
-        accelerator,
-        ("arithmetic", accelerator.name),
-        lambda: float(node_roofline(prepared.on(accelerator)).compute_s.sum()),
-    )
-
 
 #: What a host needs to issue one operator of an eager step, with Python around it, seconds.
 _HOST_S_PER_OPERATOR = 5e-5
@@ -89,10 +61,22 @@ def weighed_cells(core: Core, job: Job, seen: Observation, word: str, pointer: s
     return weighed_steps(core, job, [seen], [pointer], word).cells
 
 
+def named(core: Core, seen: Observation, pointer: str) -> Observation:
+    """Return an observation with the catalogue's names; itself where it has them.
+
+    Raises
+    ------
+    InvalidInputError
+        An accelerator that the catalogue does not hold, or a placement that cannot be.
+    """
+    placement = core.resolve(seen.placement, pointer=f"{pointer}/placement").named
+    return seen if placement == seen.placement else replace(seen, placement=placement)
+
+
 def divided(
     core: Core, observations: Sequence[Observation], is_own: Callable[[Job], bool]
 ) -> tuple[list[Observation], list[str], list[Observation]]:
-    """Part what was observed of a job itself from what was of others.
+    """Part what was observed of a job itself from what was of others, under the catalogue's names.
 
     Parameters
     ----------
@@ -109,17 +93,21 @@ def divided(
     Raises
     ------
     InvalidInputError
-        One of another job that cannot be answered: said here, since later it would be passed over.
+        An accelerator that the catalogue does not hold, or one of another job that cannot be
+        answered: said here, since later it would be passed over.
     """
     own, pointers, of_others = [], [], []
-    for position, seen in enumerate(observations):
+    for position, one in enumerate(observations):
         pointer = f"/observations/{position}"
+        seen = named(core, one, pointer)
         if seen.job is None or is_own(seen.job):
             own.append(seen)
             pointers.append(pointer)
             continue
         if seen.job.job_type is None:
             weighed_cells(core, seen.job, seen, "", pointer)
+        else:
+            check_possible(seen, pointer)
         of_others.append(seen)
     return own, pointers, of_others
 
@@ -146,15 +134,16 @@ def weighed_steps(
         asked |= {cell: looked_up(core, job, cell) for cell in dict.fromkeys(cells)}
         pairs = [(prepared, spec) for prepared, on in asked.values() for spec in on.accelerators]
         core.predictions(pairs)
-    known: dict[_Cell, tuple[SingleStep, float]] = {}
+    known: dict[_Cell, tuple[SingleStep, StepBounds, StepBounds]] = {}
     for cell, one, pointer in zip(cells, seen, pointers, strict=True):
         if cell not in known:
             with _pointed_at(pointer):
                 prepared, placement = asked.get(cell) or looked_up(core, job, cell, pointer)
                 step = captured_step(predicted_cell(core, prepared, placement))
                 row = single_step(prepared, step.parts, placement, step.slowdowns, word)
-                known[cell] = row, least_step_s(prepared, placement)
-        _check_plausible(one, known[cell][1], pointer)
+                bounds = arithmetic_bounds(prepared, placement), predicted_bounds(prepared, row)
+                known[cell] = row, *bounds
+        _check_plausible(one, *known[cell][1:], pointer)
     return ObservedSteps.of(StepCells.of_steps([known[cell][0] for cell in cells]), seen)
 
 
@@ -331,12 +320,12 @@ def _besides(prepared: PreparedJob, slowdowns: Sequence[Slowdown]) -> tuple[floa
     return host_s, input_s, max(profile.backward_share, _LEAST_WINDOW)
 
 
-def _check_plausible(seen: Observation, least_s: float, pointer: str) -> None:
-    """Refuse a step that is faster than its arithmetic at the peaks allows."""
-    if seen.step_time_s < least_s:
-        raise InvalidInputError(
-            f"step_time_s is {seen.step_time_s:g} s, but the arithmetic of the step alone takes "
-            f"{least_s:.3g} s at the peak of the accelerator. Is it in seconds, of a whole step, "
-            "and of this job?",
-            pointer=f"{pointer}/step_time_s",
-        )
+def _check_plausible(
+    seen: Observation, of_arithmetic: StepBounds, expected: StepBounds, pointer: str
+) -> None:
+    """Refuse a step that cannot be true; what is stored was held to what is predicted before."""
+    doubt = of_arithmetic.doubt_of(seen.step_time_s)
+    if doubt is None and not seen.reporter:
+        doubt = expected.doubt_of(seen.step_time_s)
+    if doubt is not None:
+        raise InvalidInputError(doubt, pointer=f"{pointer}/step_time_s")

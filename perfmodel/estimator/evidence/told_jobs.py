@@ -169,17 +169,17 @@ def _by_machine(
         if one.job is None:
             continue
         family = _family(one.job)
+        try:
+            placement = core.resolve(one.placement)
+        except PerfModelError:
+            continue
         content = (
-            family, one.job.job_type, one.placement, one.batch_size, one.accumulation_steps,
+            family, one.job.job_type, placement.named, one.batch_size, one.accumulation_steps,
             one.step_time_s, one.sync_time_s,
         )  # fmt: skip
         if content in known:
             continue
         known.add(content)
-        try:
-            placement = core.resolve(one.placement)
-        except PerfModelError:
-            continue
         if _is_job_type(one.job) and not is_weighed(placement, one.job.mode):
             continue
         machine = machine_word(placement)

@@ -26,6 +26,7 @@ from perfmodel.estimator.evidence.guessed_rows import (
     observed_rows,
 )
 from perfmodel.estimator.evidence.observed_rows import divided
+from perfmodel.estimator.evidence.step_bounds import check_possible
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.evidence.told_jobs import ToldJobs, spread
 from perfmodel.estimator.job_types.levels import with_levels
@@ -172,7 +173,9 @@ class ObservedJobType:
             An observation that cannot be answered, with a pointer to it.
         """
         word = type_word(job)
-        own, _, of_others = divided(core, observations, partial(_is_of, word=word))
+        own, pointers, of_others = divided(core, observations, partial(_is_of, word=word))
+        for one, pointer in zip(own, pointers, strict=True):
+            check_possible(one, pointer)
         own = heard(own)
         if of_others:
             told = (told or ToldJobs(core, ())).with_others(of_others)

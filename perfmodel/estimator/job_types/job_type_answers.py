@@ -119,7 +119,7 @@ def _is_by_steps(of: ObservedJobType, placement: ResolvedPlacement, beside: Neig
     if placement.placement.shared_with and not _knows_a_load(of.job, beside):
         return False
     # Cells that were observed under the same limits know more of them than any equation.
-    return placement.is_plain or not seen_under(placement.placement, of.own_placements)
+    return placement.is_plain or not seen_under(placement.named, of.own_placements)
 
 
 def _knows_a_load(job: Job, beside: Neighbours) -> bool:
@@ -167,7 +167,7 @@ def _of_step(
     wide = math.exp(math.hypot(DEVIATIONS * log_sd, slow.half_width))
     waits = Basis.ANALYTICAL if stall_s > 0 else None
     basis = weakest([found.bases[row], slow.basis, waits]) or found.bases[row]
-    if basis is Basis.MEASURED and not seen_under(placement.placement, of.own_placements):
+    if basis is Basis.MEASURED and not seen_under(placement.named, of.own_placements):
         basis = Basis.INTERPOLATED
     slower = parts._replace(compute_s=parts.compute_s * slow.factor, input_stall_s=stall_s)
     times = (step_s, step_s / wide, step_s * wide)
@@ -191,7 +191,7 @@ def _by_completion(of: ObservedJobType, asked: Sequence[_Asked]) -> list[CellSte
             compute_s = min(float(alone.median_s[at]) * micro_batches, step_s)
             beyond = step_s - compute_s
             parts = StepNumbers(compute_s, beyond, communication_s=beyond)
-        seen = seen_under(placement.placement, of.own_placements)
+        seen = seen_under(placement.named, of.own_placements)
         said = (*told[at], *(() if seen else not_modelled(placement.placement)))
         nearest, times = tuple(nearest_labels(table, found, at)), (step_s, low_s, high_s)
         steps.append(_cell(of, placement, parts, times, found.basis[at], nearest, said))

@@ -66,9 +66,7 @@ def fill(
     observed_errors: Errors = []
     if observations or strangers:
         observed, observed_errors = observed_by_row(core, prepared, observations, strangers, told)
-    beside, neighbour_errors = attempt(
-        lambda at: neighbours(core, at) if at and at.placement.shared_with else (), resolved
-    )
+    beside, neighbour_errors = attempt(partial(_beside, core), resolved)
     filling = Filling(core, prepared, resolved, predictions, observed, beside)
     filling.fill_replicas()
     type_errors = filling.fill_types(types, observations, strangers, told) if types else []
@@ -96,6 +94,13 @@ def _prepared(core: Core, asked: Job | PreparedJob) -> PreparedJob | None:
     if isinstance(asked, PreparedJob):
         return asked
     return core.prepare(asked) if asked.job_type is None else None
+
+
+def _beside(core: Core, placement: ResolvedPlacement | None) -> Neighbours | None:
+    """Return the jobs beside the one that is asked about; None where the placement is bad."""
+    if placement is None:
+        return None
+    return neighbours(core, placement) if placement.placement.shared_with else ()
 
 
 class Filling:

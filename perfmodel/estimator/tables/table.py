@@ -6,8 +6,8 @@ alone.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -162,11 +162,26 @@ def _seen_of(
     observations: Mapping[int, Sequence[Observation]], rows: Sequence[int]
 ) -> tuple[Observation, ...]:
     """Return what was observed of a job, which its batches share: each observation once."""
-    return _once([one for row in rows for one in observations.get(row, ())])
+    return tuple(_once(observations.get(row, ()) for row in rows).values())
 
 
-def _once(seen: Sequence[Observation]) -> tuple[Observation, ...]:
-    return tuple({id(one): one for one in seen}.values())
+def _once(of_rows: Iterable[Sequence[Observation]]) -> dict[object, Observation]:
+    """Return observations of rows, each once: what is told with several rows was measured once.
+
+    Equal ones that are told with one row were measured as often.
+    """
+    found: dict[object, Observation] = {}
+    for seen in of_rows:
+        times: Counter[object] = Counter()
+        for one in seen:
+            # Stored ones are the same objects for all rows.
+            key: object = id(one)
+            if not one.reporter:
+                content = one.content
+                key = content, times[content]
+                times[content] += 1
+            found.setdefault(key, one)
+    return found
 
 
 def seen_by_type(
@@ -180,11 +195,12 @@ def seen_by_type(
         row: [one for one in seen if has_accelerators(core.accelerators, one.placement)]
         for row, seen in observations.items()
     }
-    return {
-        row: _once([*observations.get(row, ()), *_seen_of(good, family)])
-        for family in rows.values()
-        for row in family
-    }
+    found = {}
+    for family in rows.values():
+        shared = _once(good.get(row, ()) for row in family)
+        for row in family:
+            found[row] = tuple((_once([observations.get(row, ())]) | shared).values())
+    return found
 
 
 def _of_family(

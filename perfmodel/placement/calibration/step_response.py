@@ -200,12 +200,14 @@ class Response:
             wider = by_window / compute
             by_computation = [wider * one for one in by_compute[: Field.COMMUNICATION]]
             by_exposed = [*by_computation, *by_communication, by_window]
+        exposed = of.minimum(exposed, total)
         parts = type(before)(
             compute_s=compute,
-            exposed_communication_s=of.minimum(exposed, total),
+            exposed_communication_s=exposed,
             input_stall_s=before.input_stall_s,
             overhead_s=before.overhead_s,
-            communication_s=total,
+            # Computing hides no more than it takes.
+            communication_s=of.minimum(total, exposed + compute),
         )
         return Responded(parts, by_compute, by_exposed)
 

@@ -141,8 +141,8 @@ def merged(
     return result
 
 
-def least_share(annotations: Mapping[str, object]) -> float:
-    """Return the least share of the best throughput that a flavour must reach.
+def least_share(annotations: Mapping[str, object]) -> float | None:
+    """Return the least share of the best throughput that a flavour must reach; None: unreadable.
 
     Examples
     --------
@@ -152,8 +152,8 @@ def least_share(annotations: Mapping[str, object]) -> float:
     try:
         share = float(str(annotations.get(LEAST_SHARE, 0.0)))
     except ValueError:
-        return 0.0
-    return share if 0.0 <= share <= 1.0 else 0.0
+        return None
+    return share if 0.0 <= share <= 1.0 else None
 
 
 def allowed_flavors(

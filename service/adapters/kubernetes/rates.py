@@ -283,12 +283,23 @@ def _placements(devices: list[Device]) -> list[Placement]:
     ]
 
 
+def read_job(text: str) -> Job:
+    """Read the job of an annotation.
+
+    Raises
+    ------
+    InvalidInputError
+        It is not JSON, or no job.
+    """
+    try:
+        return parse_job(orjson.loads(text))
+    except orjson.JSONDecodeError as error:
+        raise InvalidInputError(f"It is not JSON: {error}.") from error
+
+
 def _find_job(name: JobName, state: State) -> Job:
     if name.text is not None:
-        try:
-            return parse_job(orjson.loads(name.text))
-        except orjson.JSONDecodeError as error:
-            raise InvalidInputError(f"perfmodel/job is not JSON: {error}.") from error
+        return read_job(name.text)
     found = state.references.find(name.ref or "")
     if found is None:
         raise InvalidInputError(f"No job is registered under {name.ref!r}.")

@@ -15,9 +15,11 @@ import orjson
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
-from perfmodel.errors import InvalidInputError
+from perfmodel.errors import InvalidInputError, PerfModelError
+from perfmodel.graph.json_values import shown
 from service.adapters.kubernetes.affinity import (
     ALLOWED,
+    LEAST_SHARE,
     allowed_flavors,
     exclusions,
     least_share,
@@ -32,11 +34,13 @@ from service.adapters.kubernetes.pods import (
     JOB,
     JOB_REF,
     POD_EXAMPLE,
+    Pod,
     Template,
     escaped,
     pod_templates,
     read_pod,
 )
+from service.adapters.kubernetes.rates import read_job
 from service.http.bodies import json_of, json_response
 from service.http.documentation import json_body, problems
 
@@ -49,6 +53,8 @@ _ROUTE = "/kubernetes/admission/mutate"
 
 #: What was predicted, for people; says too that a template was patched before.
 PREDICTED = "perfmodel/predicted"
+#: Said of an annotation that cannot be read.
+_LEFT_OUT = "perfmodel: the annotation {0} is left out. {1}"
 #: Annotations that pods need from the object they are made by.
 _HANDED_DOWN = (JOB, JOB_REF, EXCLUDE)
 
@@ -154,6 +160,7 @@ async def _template_patch(
     labels = cluster.nodes.labels()
     wait_s = cluster.settings.kubernetes_admission_wait_s
     cells = await cluster.judge(pod, labels, wait_s=wait_s, route=_ROUTE)
+    warnings += _unreadable(pod)
     ranking = rank(labels, cells, may_exclude=pod.may_exclude)
     annotations = {k: above[k] for k in _HANDED_DOWN if k in above and k not in own}
     if ranking.cells:
@@ -197,13 +204,30 @@ async def _workload_patch(
     if ALLOWED in above or not known:
         return [], []
     wait_s = cluster.settings.kubernetes_admission_wait_s
+    pods = [read_pod(template.pod, above) for template in pod_templates(item)]
     judged = [
         await cluster.judge(pod, list(known.values()), wait_s=wait_s, route=_ROUTE)
-        for pod in (read_pod(template.pod, above) for template in pod_templates(item))
+        for pod in pods
         if pod.request is not None and pod.may_exclude
     ]
-    allowed = allowed_flavors(list(known), judged, least=least_share(above))
+    warnings = list(dict.fromkeys(text for pod in pods for text in _unreadable(pod)))
+    least = least_share(above)
+    if least is None:
+        got = shown(above[LEAST_SHARE])
+        warnings.append(_LEFT_OUT.format(LEAST_SHARE, f"A share is from 0 to 1; got {got}."))
+    allowed = allowed_flavors(list(known), judged, least=least or 0.0)
     if allowed is None:
-        return [], []
+        return [], warnings
     whole = Template(pointer="", pod=item)
-    return _annotate(whole, {ALLOWED: ",".join(allowed)}), []
+    return _annotate(whole, {ALLOWED: ",".join(allowed)}), warnings
+
+
+def _unreadable(pod: Pod) -> list[str]:
+    """Say what is wrong with the job of a pod to whoever creates it."""
+    if pod.job.text is None:
+        return []
+    try:
+        read_job(pod.job.text)
+    except PerfModelError as error:
+        return [_LEFT_OUT.format(JOB, error)]
+    return []

@@ -10,6 +10,7 @@ import pytest
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
+from perfmodel.estimator.evidence.step_bounds import expected_bounds
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
@@ -181,3 +182,37 @@ def test_what_a_script_takes_beyond_its_step_is_stated(estimator: Estimator) -> 
     assert after.script_efficiency == pytest.approx(before.step_time_s / after.step_time_s)
     assert after.script_efficiency == pytest.approx(0.5, rel=0.05)
     assert after.to_dict()["script_efficiency"] == after.script_efficiency
+
+
+def test_no_part_of_an_observed_step_is_longer_than_it(estimator: Estimator) -> None:
+    slow = "2x(4xA10)@eth-1g"
+    before = _ask(estimator, slow)
+    # The exchange alone takes longer than the step that was measured.
+    seen = _seen(slow, 0.5 * before.sync_time_s)
+    after = _ask(estimator, slow, seen)
+    assert after.step_time_s == pytest.approx(seen.step_time_s, rel=0.1)
+    exposed_s = after.breakdown.exposed_communication_s
+    assert exposed_s <= after.sync_time_s <= after.step_time_s
+    # What computing hides lies within both.
+    assert after.sync_time_s - exposed_s <= after.compute_time_s
+    table = estimator.matrix([JOB], [parse_placement(slow)], {0: (seen,)})
+    assert table.sync_time_s[0, 0] == pytest.approx(after.sync_time_s)
+
+
+@pytest.mark.parametrize("script", [None, True])
+def test_milliseconds_for_seconds_are_refused(estimator: Estimator, script: bool | None) -> None:
+    job = replace(JOB, script=script)
+    seen = _seen("A10", 1e3 * _ask(estimator, "A10").step_time_s)
+    with pytest.raises(InvalidInputError, match="more than 200 times what is predicted") as refused:
+        estimator.estimate(job, parse_placement("A10"), (seen,))
+    assert refused.value.pointer == "/observations/0/step_time_s"
+    # What is stored was judged when it came in; an administrator may have known better.
+    kept = estimator.estimate(job, parse_placement("A10"), (replace(seen, reporter="somebody"),))
+    assert kept.basis is Basis.MEASURED
+
+
+def test_a_step_is_expected_within_two_hundred_times_either_way() -> None:
+    bounds = expected_bounds(0.2, 0.4, "what is predicted")
+    assert [bounds.doubt_of(time_s) for time_s in (0.2 / 199, 0.4 * 199)] == [None, None]
+    assert "less than a 200th of what is predicted, 0.2 s" in str(bounds.doubt_of(0.2 / 201))
+    assert "more than 200 times what is predicted, 0.4 s" in str(bounds.doubt_of(0.4 * 201))

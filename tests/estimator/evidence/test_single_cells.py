@@ -89,7 +89,7 @@ def test_a_cell_that_was_observed_is_worked_out_once_and_again_when_it_is_observ
     with monkeypatch.context() as without_columns:
         without_columns.delattr(observed_steps, "Correction")
         assert numbers(estimator.answer(prepared, resolved, observed)) == numbers(first)
-    slower = estimator.observed(prepared, [replace(one, step_time_s=0.5) for one in OWN])
+    slower = estimator.observed(prepared, [replace(one, step_time_s=0.2) for one in OWN])
     # Each knows its own: whatever was asked of the other, it answers as if asked first.
     second = estimator.answer(prepared, resolved, slower)
     assert second.step_time_s > 10 * first.step_time_s

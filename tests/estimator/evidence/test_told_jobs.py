@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -145,9 +146,18 @@ def test_a_bounded_number_counts(estimator: Estimator) -> None:
         for length in range(1, MOST_JOBS + 5)
     ]
     seen = [
-        Observation(placement=parse_placement("A10"), batch_size=b, step_time_s=1e-3 * b, job=job)
+        Observation(placement=parse_placement("A10"), batch_size=b, step_time_s=1e-5 * b, job=job)
         for job in jobs
         for b in range(1, MOST_CELLS + 4)
     ]
     steps = ToldJobs(estimator.core, seen).steps("A10", "")
     assert steps is not None and len(steps.cells) == MOST_JOBS * MOST_CELLS
+
+
+def test_a_step_that_is_told_under_two_names_of_a_card_counts_once(estimator: Estimator) -> None:
+    once = _of_other(estimator)
+    again = tuple(
+        replace(one, placement=parse_placement(place.replace("A10", "NVIDIA-A10")))
+        for one, place in zip(once, PLACES, strict=True)
+    )
+    assert _ask(estimator, "4xA10", *once, *again) == _ask(estimator, "4xA10", *once)

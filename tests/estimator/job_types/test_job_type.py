@@ -360,3 +360,34 @@ def test_a_faster_machine_is_one_for_all_jobs(ask) -> None:
     assert (
         ask("T4", observed=[*own, *others]).step_time_s > 1.5 * ask("T4", observed=own).step_time_s
     )
+
+
+def test_whoever_asks_is_believed_of_a_card_in_any_spelling(estimator: Estimator) -> None:
+    own = seen("V100", 32, 0.5, None)
+    stored = replace(seen("Tesla-V100-SXM2-16GB", 32, 0.1, None), reporter="somebody")
+    answers = [
+        estimator.estimate(JOB, parse_placement(place), (own, stored))
+        for place in ("V100", "V100-SXM2-16GB", "Tesla V100-SXM2-16GB", "p3.2xlarge")
+    ]
+    assert [one.basis for one in answers] == [Basis.MEASURED] * 4
+    assert [one.step_time_s for one in answers] == [pytest.approx(0.5, rel=0.05)] * 4
+
+
+def test_a_step_of_another_job_type_on_an_unknown_card_is_refused(estimator: Estimator) -> None:
+    other = replace(JOB, job_type="other")
+    with pytest.raises(InvalidInputError, match="Unknown accelerator 'Nonesuch'") as caught:
+        estimator.estimate(
+            JOB, parse_placement(HOST), (*OBSERVED, seen("Nonesuch", 32, 1.0, None, other))
+        )
+    assert caught.value.pointer == f"/observations/{len(OBSERVED)}/placement/nodes/0/accelerator"
+
+
+@pytest.mark.parametrize("job", [None, replace(JOB, job_type="other")], ids=["own", "other"])
+@pytest.mark.parametrize("step_s", [1e-9, 1e6])
+def test_a_step_that_no_job_has_is_refused(
+    estimator: Estimator, step_s: float, job: Job | None
+) -> None:
+    told = (*OBSERVED, seen(HOST, 32, step_s, None, job))
+    with pytest.raises(InvalidInputError, match="Is it in seconds") as refused:
+        estimator.estimate(JOB, parse_placement(HOST), told)
+    assert refused.value.pointer == f"/observations/{len(OBSERVED)}/step_time_s"

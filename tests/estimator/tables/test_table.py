@@ -9,6 +9,7 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator, basis_names
 from perfmodel.estimator.tables.table import NUMBERS
 from perfmodel.graph.job import Job
+from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import Mode
 
@@ -77,6 +78,40 @@ def test_what_is_bad_costs_its_own_cells(estimator: Estimator, model: Any) -> No
     where = [(error.job, error.placement) for error in matrix.errors]
     assert where == [(1, None), (2, None), (None, 2), (None, 3), (0, 1)]
     assert matrix.unpriced_operators == ({}, None, None)
+
+
+@pytest.mark.parametrize("bad", ["nowhere", InvalidInputError("a bad placement")])
+def test_a_bad_placement_before_a_good_one_costs_a_job_type_its_own_cell(
+    estimator: Estimator, bad: Any
+) -> None:
+    first = parse_placement(bad) if isinstance(bad, str) else bad
+    job = Job(job_type="mystery", mode=Mode.TRAINING, batch_size=8)
+    matrix = estimator.matrix([job], [first, parse_placement("A10")])
+    assert matrix.answered.tolist() == [[False, True]]
+    assert [(error.job, error.placement) for error in matrix.errors] == [(None, 0)]
+    alone = estimator.matrix([job], [parse_placement("A10")])
+    assert matrix.step_time_s[0, 1] == alone.step_time_s[0, 0]
+
+
+@pytest.mark.parametrize("name", [{"model": "zoo/two"}, {"job_type": "mystery"}])
+def test_a_step_that_is_told_with_every_batch_was_measured_once(
+    estimator: Estimator, name: dict[str, str]
+) -> None:
+    jobs = [Job(**name, mode=Mode.TRAINING, batch_size=2000 * n) for n in (1, 2, 4)]
+    places = [parse_placement("A10"), parse_placement("4xA10")]
+
+    def told() -> tuple[Observation, ...]:
+        facts: dict[str, Any] = {"batch_size": 2000, "step_time_s": 3e-3}
+        return (Observation(placement=parse_placement("A10"), **facts),)
+
+    once = estimator.matrix(jobs, places, {0: told()})
+    with_all = estimator.matrix(jobs, places, {row: told() for row in range(3)})
+    thrice = estimator.matrix(jobs, places, {0: told() * 3})
+    for column in NUMBERS:
+        same = getattr(once, column)
+        np.testing.assert_array_equal(getattr(with_all, column), same)
+    # Three measurements of one cell are surer than one.
+    assert (thrice.high / thrice.low)[0, 0] < (once.high / once.low)[0, 0]
 
 
 def test_a_matrix_without_any_answer_is_still_an_answer(estimator: Estimator) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
@@ -108,6 +109,19 @@ def test_keys_take_turns_and_one_key_has_half_of_the_room() -> None:
         "other 0", "one 0", "other 1", "one 1", "other 2", "one 2", "other 3",
     ]  # fmt: skip
     assert threads.count == 0
+    threads.close()
+
+
+def test_nobody_waits_for_ever_for_work_that_stops_an_iteration() -> None:
+    threads = ThreadPool("some", Metrics(), workers=1, most=8)
+    nothing: list[int] = []
+
+    async def wait() -> None:
+        await asyncio.wait_for(threads.run(lambda: next(iter(nothing))), PATIENCE_S)
+
+    with pytest.raises(RuntimeError, match="StopIteration") as raised:
+        asyncio.run(wait())
+    assert isinstance(raised.value.__cause__, StopIteration)
     threads.close()
 
 

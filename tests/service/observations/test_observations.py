@@ -77,6 +77,20 @@ def test_equal_placements_in_other_words_are_one_cell(client: TestClient) -> Non
     assert _words(_observe(client, short, long)) == ["accepted", "known"]
 
 
+def test_one_card_is_one_cell_however_it_is_spelled(client: TestClient) -> None:
+    seconds = _predicted_s(client)
+    spelled = (A100, "NVIDIA-A100-SXM4-80GB", "a100-sxm4-80gb", "gpu:a100-sxm4-80gb")
+    seen = [{"job": JOB, "placement": one, "step_time_s": seconds} for one in spelled]
+    assert _words(_observe(client, *seen)) == ["accepted", "known", "known", "known"]
+    half = "A100-SXM4-80GB/3g.40gb"
+    slices = [
+        {**seen[0], "placement": one, "step_time_s": 3 * seconds} for one in (half, half.lower())
+    ]
+    assert _words(_observe(client, *slices)) == ["accepted", "known"]
+    listed = client.get("/v1/observations").json()["observations"]
+    assert [one["placement"] for one in listed] == [half, A100]
+
+
 def test_a_reference_stands_for_the_job(client: TestClient) -> None:
     ref = client.post("/v1/jobs", json={"job": JOB}).json()["ref"]
     seconds = _predicted_s(client)
@@ -207,7 +221,8 @@ def test_later_steps_of_a_job_type_are_held_to_the_earlier(
     answer = _observe(client, _step(seconds, batch_size=batch_size))
     assert _words(answer) == [word]
     if word == "quarantined":
-        assert "more than 200 times" in answer["observations"][0]["reason"]
+        reason = answer["observations"][0]["reason"]
+        assert ("more than 200 times" if seconds > 1 else "less than a 200th") in reason
 
 
 def test_a_slower_accelerator_may_take_longer(client: TestClient) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from guarded_service import make_app
+from made_up_products import large_product
 from pydantic import TypeAdapter, ValidationError
 
 from perfmodel.errors import InvalidInputError
@@ -72,7 +76,16 @@ def client(shared: TestClient) -> TestClient:
     return shared
 
 
-def test_every_example_is_answered_as_described(client: TestClient) -> None:
+@pytest.fixture
+def large(tmp_path: Path) -> Iterator[TestClient]:
+    """A service whose models take as long as those of the examples."""
+    app = make_app(tmp_path, capture=large_product, models=tmp_path / "models")
+    with TestClient(app, raise_server_exceptions=False) as found:
+        yield found
+
+
+def test_every_example_is_answered_as_described(large: TestClient) -> None:
+    client = large
     document = client.get("/openapi.json").json()
     answered = 0
     for path, methods in document["paths"].items():

@@ -14,6 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 from guarded_service import make_app
 from jsonschema import Draft202012Validator
+from made_up_products import large_product
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from trained_version import two_versions
 
@@ -26,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     folder = tmp_path_factory.mktemp("openapi")
     two_versions(folder / "models")
-    app = make_app(folder, models=folder / "models")
+    app = make_app(folder, capture=large_product, models=folder / "models")
     with TestClient(app, raise_server_exceptions=False) as found:
         yield found
 

@@ -27,7 +27,7 @@ def _kept(url: str) -> list[dict[str, Any]]:
 
 def test_cells_of_all_kinds_of_questions_are_kept(tmp_path: Path) -> None:
     with held_service(tmp_path, shadow_poll_s=0) as service:
-        observed = [{"placement": "T4", "batch_size": 64, "step_time_s": 0.1}]
+        observed = [{"placement": "T4", "batch_size": 64, "step_time_s": 0.005}]
         service.ask("predict", job=JOB, placement="T4", observations=observed, deadline_ms=9e4)
         service.ask("explain", job=JOB, placement="A10", most=3)
         service.ask("matrix", jobs=[JOB], placements=["T4", "2xT4"])

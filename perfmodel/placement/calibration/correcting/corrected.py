@@ -180,17 +180,21 @@ def _own(pairs: PairedRows, known: Sequence[Posterior], which: Codes) -> _Own:
 
 
 def _with_effects(parts: StepParts, effects: FloatArray) -> StepParts:
-    """Scale steps by what their cells keep: the step alone, and how communication lengthens it."""
+    """Scale steps by what their cells keep: the step alone, and how communication lengthens it.
+
+    Of all communication as much is left as they show and hide: no more than computing takes.
+    """
     factor = np.exp(effects[0])
     alone = parts.compute_s + parts.input_stall_s + parts.overhead_s
     growth = (1 + parts.exposed_communication_s / alone) * np.exp(effects[1]) - 1
-    exposed = np.where(parts.communication_s > 0, np.maximum(growth, 0.0) * alone, 0.0)
+    exposed = np.where(parts.communication_s > 0, np.maximum(growth, 0.0) * alone, 0.0) * factor
+    compute = parts.compute_s * factor
     return StepParts.of(
-        parts.compute_s * factor,
-        exposed_communication_s=exposed * factor,
+        compute,
+        exposed_communication_s=exposed,
         input_stall_s=parts.input_stall_s * factor,
         overhead_s=parts.overhead_s * factor,
-        communication_s=np.maximum(parts.communication_s, exposed * factor),
+        communication_s=np.clip(parts.communication_s, exposed, exposed + compute),
     )
 
 

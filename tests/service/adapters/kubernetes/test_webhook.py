@@ -195,14 +195,13 @@ def test_a_list_of_tasks_is_patched_in_each(client: TestClient) -> None:
     [
         pod(),
         pod(job_text("timm/nothing")),
-        pod("{"),
         pod(job_text(), gpus=0),
         pod(annotations={"perfmodel/job-ref": "nobody-knows"}),
         {"kind": "ConfigMap", "data": {}},
         {},
         {"spec": {"template": 3}},
     ],
-    ids=["no job", "no model", "no JSON", "no GPU", "no ref", "ConfigMap", "empty", "odd"],
+    ids=["no job", "no model", "no GPU", "no ref", "ConfigMap", "empty", "odd"],
 )
 def test_what_cannot_be_answered_passes_as_it_is(client: TestClient, item: dict[str, Any]) -> None:
     assert _unchanged(client, item)
@@ -281,3 +280,29 @@ def test_a_workload_that_fits_everywhere_is_left_alone(client: TestClient) -> No
 @pytest.mark.usefixtures("_flavors")
 def test_flavours_that_were_chosen_already_stay(client: TestClient) -> None:
     assert _unchanged(client, workload(job_text("timm/wide", batch_size=8), **{ALLOWED: "t4"}))
+
+
+def _warnings(client: TestClient, item: dict[str, Any]) -> list[str]:
+    response = client.post("/kubernetes/admission/mutate", json=review(item)).json()["response"]
+    assert response["allowed"] is True
+    found: list[str] = response.get("warnings", [])
+    return found
+
+
+@pytest.mark.usefixtures("_flavors")
+@pytest.mark.parametrize("share", ["25%", "2", "-1", "nan", ""])
+def test_a_share_that_cannot_be_read_is_said(client: TestClient, share: str) -> None:
+    [warning] = _warnings(
+        client, workload(job_text(), **{"perfmodel/least-throughput-share": share})
+    )
+    assert "perfmodel/least-throughput-share is left out" in warning and "0 to 1" in warning
+
+
+@pytest.mark.usefixtures("_flavors")
+def test_a_job_that_cannot_be_read_is_said(client: TestClient) -> None:
+    for text in ("{", "[1]", '{"model": "timm/small", "mode": "training", "batch_size": -1}'):
+        for item in (workload(text), pod(text)):
+            assert _patched(client, item) == item
+            [warning] = _warnings(client, item)
+            assert warning.startswith("perfmodel: the annotation perfmodel/job is left out. ")
+    assert _warnings(client, workload(job_text())) == []

@@ -1,0 +1,120 @@
+"""Tell observed steps that can be true from mistakes of unit, of job or of placement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import InvalidInputError
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
+from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.features.roofline import node_roofline
+from perfmodel.placement.calibration.correcting.unobserved_script import typical_script
+from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.calibration.step_cells import SingleStep, StepCells
+
+#: A step that takes this many times as long as expected, or is as many times as short, is a
+#: mistake; milliseconds that are sent as seconds are a thousand times as long.
+TOO_FAR = 200.0
+#: An observed step this many times as fast as its arithmetic at the peaks is a mistake.
+BEYOND_THE_PEAK = 1.05
+#: Algorithms for convolutions multiply less than the formulas count, at best a quarter (Winograd).
+FEWER_MULTIPLICATIONS = 4.0
+#: Seconds of any step. Starting one kernel takes an accelerator some microseconds, and a step is
+#: several; of steps of a day nobody would wait for the second.
+LEAST_S, MOST_S = 1e-5, 86_400.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepBounds:
+    """What the step time of a cell may be, seconds.
+
+    ``too_fast`` and ``too_slow`` say what is wrong with a time beyond the bounds.
+    """
+
+    least_s: float = 0.0
+    most_s: float = float("inf")
+    too_fast: str = ""
+    too_slow: str = ""
+
+    def doubt_of(self, step_time_s: float) -> str | None:
+        """Return why a step time is not believed, or None."""
+        if step_time_s < self.least_s:
+            wrong = self.too_fast
+        elif step_time_s > self.most_s:
+            wrong = self.too_slow
+        else:
+            return None
+        return (
+            f"step_time_s is {step_time_s:g} s, {wrong}. Is it in seconds, of a whole step, and of "
+            "this job?"
+        )
+
+
+def expected_bounds(least_s: float, most_s: float, what: str) -> StepBounds:
+    """Return the bounds of a step that is expected to take some time.
+
+    Parameters
+    ----------
+    least_s, most_s : float
+        What it is expected to take at least, and at most.
+    what : str
+        Says what lets expect that.
+    """
+    return StepBounds(
+        least_s=least_s / TOO_FAR,
+        most_s=most_s * TOO_FAR,
+        too_fast=f"less than a {TOO_FAR:g}th of {what}, {least_s:.3g} s",
+        too_slow=f"more than {TOO_FAR:g} times {what}, {most_s:.3g} s",
+    )
+
+
+def arithmetic_bounds(prepared: PreparedJob, placement: ResolvedPlacement) -> StepBounds:
+    """Return the bounds that the arithmetic of a captured step sets.
+
+    ``min over kinds(sum of FLOPs / peak) / (tensor x pipeline x context) / (4 x 1.05)``
+    """
+    fastest_s = min(_arithmetic_s(prepared, kind.accelerator) for kind in placement.kinds)
+    fastest_s *= prepared.step.time_factor
+    plan = placement.fabric.plan
+    split = plan.tensor * plan.pipeline * plan.context
+    least_s = fastest_s / (split * FEWER_MULTIPLICATIONS * BEYOND_THE_PEAK)
+    return StepBounds(
+        least_s=least_s,
+        too_fast=f"but the arithmetic of the step alone takes {least_s:.3g} s at the peak of the "
+        "accelerator",
+    )
+
+
+def _arithmetic_s(prepared: PreparedJob, accelerator: AcceleratorSpec) -> float:
+    """Return what the operators of a job take at the peaks of an accelerator, seconds."""
+    return prepared.once(
+        accelerator,
+        ("arithmetic", accelerator.name),
+        lambda: float(node_roofline(prepared.on(accelerator)).compute_s.sum()),
+    )
+
+
+def predicted_bounds(prepared: PreparedJob, step: SingleStep) -> StepBounds:
+    """Return the bounds that the prediction of a step sets; of a script those of both."""
+    bare_s = script_s = step.parts.step_time_s
+    if prepared.job.script:
+        steps = typical_script().apply(StepCells.of_steps([step]))
+        script_s = max(bare_s, float(steps.parts.step_time_s[0]))
+    return expected_bounds(bare_s, script_s, "what is predicted")
+
+
+def check_possible(seen: Observation, pointer: str) -> None:
+    """Refuse a step that no job has; of job types there is nothing else to hold it to.
+
+    Raises
+    ------
+    InvalidInputError
+        It is shorter or longer than any.
+    """
+    if not LEAST_S <= seen.step_time_s <= MOST_S:
+        raise InvalidInputError(
+            f"A step takes {LEAST_S:g} to {MOST_S:g} s; got {seen.step_time_s:g}. Is it in "
+            "seconds, and of one step?",
+            pointer=f"{pointer}/step_time_s",
+        )
