@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from perfmodel.devices.codec import spec_from_dict
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.asked import Asked
 from perfmodel.features.steps.sketch import SKETCH_VERSION, StepSketch, step_sketch
@@ -22,7 +21,7 @@ from perfmodel.store.profiles import ProfileStore
 from perfmodel.store.sketches import SketchFiles
 from perfmodel.training.captures.kept_sketches import sketch_folder
 from perfmodel.training.samples.corpus import Corpus
-from perfmodel.training.samples.raised_rates import raised
+from perfmodel.training.samples.raised_rates import descriptions, raised
 from perfmodel.training.samples.samples import NOISY_WEIGHT, unusable
 
 SOURCE = "profiles"
@@ -51,26 +50,23 @@ def profile_corpus(
     Corpus
         Samples of the source ``"profiles"``, by accelerator, model and workload; steps without
         a graph, too noisy or without a positive time are counted as dropped. Descriptions of
-        devices are those that :func:`.raised_rates.raised` returns.
+        devices are those of :func:`.raised_rates.descriptions`, raised as
+        :func:`.raised_rates.raised` says.
     """
     records = [one for one in store.steps(device) if chosen is None or chosen(one)]
     sketches = _sketches(
         store, [r.graph_hash for r in records], SketchFiles(cache or sketch_folder())
     )
     dropped: Counter[str] = Counter()
-    specs: dict[str, AcceleratorSpec] = {}
     samples: list[StepSample] = []
     records.sort(key=lambda record: (record.accelerator, record.model, record.workload_hash))
+    specs = descriptions(records)
     for record in records:
         if reason := unusable(record, record.graph_hash in sketches):
             dropped[reason] += 1
         else:
-            # The first description of a device holds for all of its records.
-            spec = specs.setdefault(
-                record.accelerator, spec_from_dict(record.provenance.accelerator)
-            )
             sketch, peak = sketches[record.graph_hash]
-            samples.append(_sample(record, spec, sketch, peak))
+            samples.append(_sample(record, specs[record.accelerator], sketch, peak))
     return Corpus(samples=tuple(raised(samples)), dropped=dict(dropped))
 
 

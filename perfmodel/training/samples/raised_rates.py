@@ -1,25 +1,52 @@
-"""Measured descriptions of devices, raised to what their own records reached.
+"""Measured descriptions of devices: the best of each, raised to what its own records reached.
 
-Rates are measured once, and a machine that others use meanwhile reaches less than it can. Where
-steps then ran faster than the arithmetic of a description allows, it was taken on such a machine:
-all its measured rates are raised by what is missing, since whoever took of one took of the others.
+Each campaign measures the rates of its machine, and one that others use meanwhile reaches less than
+it can: of several descriptions the highest of each rate counts. Where steps then ran faster than
+the arithmetic of a description allows, it was taken on such a machine: all its measured rates are
+raised by what is missing, since whoever took of one took of the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
 
+from perfmodel.devices.codec import spec_from_dict
 from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import InvalidInputError, StoreError
 from perfmodel.features.steps.step import StepSample
 from perfmodel.features.steps.step_table import step_bounds_s, step_table
+from perfmodel.records import StepRecord
 
 #: Models that must be faster than a description allows before it is raised: one may be a mistake.
 LEAST_MODELS = 3
-_MEASURED = "measured"
+
+
+def descriptions(records: Iterable[StepRecord]) -> dict[str, AcceleratorSpec]:
+    """Return the best description of each device that records were taken on, by its name.
+
+    The first one holds for all records of a device, with each rate that another one measured
+    higher.
+
+    Raises
+    ------
+    StoreError
+        A record that describes no device.
+    """
+    found: dict[str, AcceleratorSpec] = {}
+    for record in records:
+        name = record.accelerator
+        try:
+            spec = spec_from_dict(record.provenance.accelerator)
+        except InvalidInputError as error:
+            raise StoreError(f"The records of {name!r} describe no device: {error}") from error
+        best = found.setdefault(name, spec)
+        if best.is_measured:
+            found[name] = best.with_higher_rates(spec)
+    return found
 
 
 def raised(samples: Sequence[StepSample]) -> list[StepSample]:
@@ -47,12 +74,12 @@ def missing_factors(samples: Sequence[StepSample]) -> dict[str, float]:
 
 def raised_spec(spec: AcceleratorSpec, factor: float) -> AcceleratorSpec:
     """Return a description whose measured rates are higher by a factor; others stay as they are."""
-    if factor <= 1.0 or not spec.sources.get("peak_flops", "").startswith(_MEASURED):
+    if factor <= 1.0 or not spec.is_measured:
         return spec
     said = f"raised {factor:.2f} times, to what its records reached"
     sources = dict(spec.sources)
     for rate in ("peak_flops", "bandwidth_bytes_per_s"):
-        sources[rate] = f"{sources.get(rate, _MEASURED)}; {said}"
+        sources[rate] = f"{sources.get(rate, 'measured')}; {said}"
     return replace(
         spec,
         peak_flops=MappingProxyType({k: v * factor for k, v in spec.peak_flops.items()}),

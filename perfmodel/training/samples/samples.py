@@ -6,13 +6,11 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from perfmodel.devices.codec import spec_from_dict
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.errors import InvalidInputError, StoreError, TrainingError
+from perfmodel.errors import TrainingError
 from perfmodel.features.roofline import step_bound_s
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.graph.ir import Graph
@@ -20,7 +18,7 @@ from perfmodel.graph.workload import Workload
 from perfmodel.predictors.predictor import Sample
 from perfmodel.records import Measurement, StepRecord
 from perfmodel.store.profiles import ProfileStore
-from perfmodel.training.samples.raised_rates import missing_factors, raised_spec
+from perfmodel.training.samples.raised_rates import descriptions, missing_factors, raised_spec
 from perfmodel.types import LEARNED_COMPILERS
 
 #: Share of the profiled operator time that must have been joined to nodes for the operator
@@ -73,18 +71,21 @@ def load_samples(
         Nothing usable.
     """
     graphs = dict(store.graphs())
-    specs: dict[str, AcceleratorSpec] = {}
+    measurements = [
+        one for one in store.iter_measurements(device) if chosen is None or chosen(one.step)
+    ]
+    specs = descriptions(one.step for one in measurements)
     samples: list[Sample] = []
     dropped: Counter[str] = Counter()
     notes: Counter[str] = Counter()
-    for measurement in store.iter_measurements(device):
-        if chosen is not None and not chosen(measurement.step):
-            continue
+    for measurement in measurements:
         reason = unusable(measurement.step, measurement.step.graph_hash in graphs)
         if reason:
             dropped[reason] += 1
             continue
-        sample = _sample(measurement, graphs[measurement.step.graph_hash], specs)
+        sample = _sample(
+            measurement, graphs[measurement.step.graph_hash], specs[measurement.step.accelerator]
+        )
         if measurement.operators and not sample.node_times_s:
             notes["operator times not used: too few joined"] += 1
         samples.append(sample)
@@ -134,11 +135,11 @@ def unusable(step: StepRecord, has_graph: bool) -> str:
     return ""
 
 
-def _sample(measurement: Measurement, graph: Graph, specs: dict[str, AcceleratorSpec]) -> Sample:
+def _sample(measurement: Measurement, graph: Graph, spec: AcceleratorSpec) -> Sample:
     step = measurement.step
     workload = Workload(
         graph=graph,
-        accelerator=_device(step.accelerator, step.provenance.accelerator, specs),
+        accelerator=spec,
         mode=step.mode,
         batch_size=step.batch_size,
         precision=step.precision,
@@ -156,18 +157,6 @@ def _sample(measurement: Measurement, graph: Graph, specs: dict[str, Accelerator
         spread=step.spread,
         weight=NOISY_WEIGHT if step.noisy else 1.0,
     )
-
-
-def _device(
-    name: str, plain: Mapping[str, Any], specs: dict[str, AcceleratorSpec]
-) -> AcceleratorSpec:
-    """Read a device once; the first description of a name holds for all of its records."""
-    if name not in specs:
-        try:
-            specs[name] = spec_from_dict(plain)
-        except InvalidInputError as error:
-            raise StoreError(f"The records of {name!r} describe no device: {error}") from error
-    return specs[name]
 
 
 def _node_times(measurement: Measurement, graph: Graph) -> dict[int, float]:

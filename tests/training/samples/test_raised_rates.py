@@ -6,9 +6,17 @@ from types import MappingProxyType
 import pytest
 import synthetic_workloads as made_up
 
+from perfmodel.devices.codec import spec_to_dict
+from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.features.steps.step_table import step_bounds_s, step_table
-from perfmodel.training.samples.raised_rates import missing_factors, raised, raised_spec
+from perfmodel.records import Provenance, StepRecord
+from perfmodel.training.samples.raised_rates import (
+    descriptions,
+    missing_factors,
+    raised,
+    raised_spec,
+)
 
 SPEC = made_up.samples(families=2)[1].workload.accelerator
 MEASURED = replace(SPEC, sources=MappingProxyType({"peak_flops": "measured: best product"}))
@@ -46,3 +54,41 @@ def test_what_a_datasheet_says_stays() -> None:
     stated = replace(SPEC, sources=MappingProxyType({"peak_flops": "datasheet"}))
     assert raised_spec(stated, 3.0) == stated
     assert raised_spec(MEASURED, 1.0) == MEASURED
+
+
+def test_the_highest_of_each_measured_rate_counts_whenever_it_was_taken() -> None:
+    quiet = replace(
+        MEASURED, peak_flops=MappingProxyType({"fp32": 2e11, "bf16": 4e11}),
+        bandwidth_bytes_per_s=1e10,
+    )  # fmt: skip
+    # Beside others fp32 came to a hundredth, so that fp16 seemed a rate worth stating.
+    busy = replace(
+        MEASURED, peak_flops=MappingProxyType({"fp32": 2e9, "bf16": 3e9, "fp16": 3e9}),
+        bandwidth_bytes_per_s=2e10,
+    )  # fmt: skip
+    for specs in ((quiet, busy), (busy, quiet)):
+        found = descriptions([_record(spec) for spec in specs])[MEASURED.name]
+        assert dict(found.peak_flops) == {"fp32": 2e11, "bf16": 4e11}
+        assert found.bandwidth_bytes_per_s == 2e10
+
+
+def test_of_stated_rates_the_first_ones_hold() -> None:
+    stated = replace(SPEC, sources=MappingProxyType({"peak_flops": "datasheet"}))
+    later = replace(stated, bandwidth_bytes_per_s=2 * stated.bandwidth_bytes_per_s)
+    found = descriptions([_record(stated), _record(later)])[SPEC.name]
+    assert found.bandwidth_bytes_per_s == stated.bandwidth_bytes_per_s
+
+
+def _record(spec: AcceleratorSpec) -> StepRecord:
+    workload = made_up.samples(families=2)[1].workload
+    return StepRecord(
+        workload_hash="0" * 32, graph_hash="0" * 32, model="m", family="f", job={},
+        accelerator=spec.name, mode=workload.mode, batch_size=1, precision=workload.precision,
+        memory_format=workload.memory_format, compiler=workload.compiler, step_time_s=0.5,
+        samples_s=(0.5,), low_s=0.5, high_s=0.5, spread=0.01, noisy=False, warmup_steps=2,
+        peak_memory_bytes=1e6,
+        provenance=Provenance(
+            accelerator=spec_to_dict(spec), software={}, measured_at="2026-01-01T00:00:00Z",
+            source="made up",
+        ),
+    )  # fmt: skip
