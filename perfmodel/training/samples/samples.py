@@ -18,7 +18,13 @@ from perfmodel.graph.workload import Workload
 from perfmodel.predictors.predictor import Sample
 from perfmodel.records import Measurement, StepRecord
 from perfmodel.store.profiles import ProfileStore
-from perfmodel.training.samples.raised_rates import descriptions, missing_factors, raised_spec
+from perfmodel.training.samples.raised_rates import (
+    descriptions,
+    missing_factors,
+    product_flops,
+    product_rate,
+    raised_spec,
+)
 from perfmodel.types import LEARNED_COMPILERS
 
 #: Share of the profiled operator time that must have been joined to nodes for the operator
@@ -76,6 +82,7 @@ def load_samples(
     ]
     specs = descriptions(one.step for one in measurements)
     samples: list[Sample] = []
+    product_rates: list[float] = []
     dropped: Counter[str] = Counter()
     notes: Counter[str] = Counter()
     for measurement in measurements:
@@ -83,9 +90,9 @@ def load_samples(
         if reason:
             dropped[reason] += 1
             continue
-        sample = _sample(
-            measurement, graphs[measurement.step.graph_hash], specs[measurement.step.accelerator]
-        )
+        graph = graphs[measurement.step.graph_hash]
+        sample = _sample(measurement, graph, specs[measurement.step.accelerator])
+        product_rates.append(product_rate(measurement, product_flops(graph)))
         if measurement.operators and not sample.node_times_s:
             notes["operator times not used: too few joined"] += 1
         samples.append(sample)
@@ -94,12 +101,14 @@ def load_samples(
             f"No usable measurement in {store.folder} (left out: {dict(dropped)}). Profile some "
             "workloads first."
         )
-    samples = _raised(samples, notes)
+    samples = _raised(samples, product_rates, notes)
     samples.sort(key=lambda s: (s.workload.accelerator.name, s.model, s.workload.content_hash))
     return SampleSet(samples=tuple(samples), dropped=dict(dropped), notes=dict(notes))
 
 
-def _raised(samples: Sequence[Sample], notes: Counter[str]) -> list[Sample]:
+def _raised(
+    samples: Sequence[Sample], product_rates: Sequence[float], notes: Counter[str]
+) -> list[Sample]:
     """Put workloads on descriptions under which they are possible; count what stays too fast."""
     factors = missing_factors(
         [
@@ -108,7 +117,8 @@ def _raised(samples: Sequence[Sample], notes: Counter[str]) -> list[Sample]:
                 family=s.family, source="profiles",
             )
             for s in samples
-        ]
+        ],
+        product_rates,
     )  # fmt: skip
     found: list[Sample] = []
     for sample in samples:

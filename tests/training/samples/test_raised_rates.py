@@ -3,6 +3,7 @@
 from dataclasses import replace
 from types import MappingProxyType
 
+import numpy as np
 import pytest
 import synthetic_workloads as made_up
 
@@ -10,13 +11,17 @@ from perfmodel.devices.codec import spec_to_dict
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.features.steps.step_table import step_bounds_s, step_table
-from perfmodel.records import Provenance, StepRecord
+from perfmodel.graph.job import Job
+from perfmodel.records import Measurement, OperatorRecord, Provenance, StepRecord
 from perfmodel.training.samples.raised_rates import (
     descriptions,
     missing_factors,
+    product_flops,
+    product_rate,
     raised,
     raised_spec,
 )
+from perfmodel.zoo.resolve import capture_job
 
 SPEC = made_up.samples(families=2)[1].workload.accelerator
 MEASURED = replace(SPEC, sources=MappingProxyType({"peak_flops": "measured: best product"}))
@@ -37,17 +42,43 @@ def _samples(*times_of_the_bound: float) -> list[StepSample]:
 
 def test_what_three_models_reach_counts() -> None:
     samples = _samples(0.25, 0.4, 0.5, 2.0)
-    assert missing_factors(samples) == {MEASURED.name: pytest.approx(2.0)}
-    found = raised(samples)[0].step.accelerator
+    assert missing_factors(samples, [0.0] * 4) == {MEASURED.name: pytest.approx(2.0)}
+    found = raised(samples, [0.0] * 4)[0].step.accelerator
     assert found.peak_flops["fp32"] == pytest.approx(2 * MEASURED.peak_flops["fp32"])
     assert found.bandwidth_bytes_per_s == pytest.approx(2 * MEASURED.bandwidth_bytes_per_s)
     assert "raised 2.00 times" in found.sources["bandwidth_bytes_per_s"]
 
 
 def test_one_or_two_models_may_be_mistakes() -> None:
-    assert missing_factors(_samples(0.01, 0.1, 1.5, 2.0)) == {MEASURED.name: 1.0}
-    assert missing_factors(_samples(0.01)) == {MEASURED.name: 1.0}
-    assert missing_factors([]) == {}
+    assert missing_factors(_samples(0.01, 0.1, 1.5, 2.0), [0.0] * 4) == {MEASURED.name: 1.0}
+    assert missing_factors(_samples(0.01), [0.0]) == {MEASURED.name: 1.0}
+    assert missing_factors([], []) == {}
+
+
+def test_what_products_within_steps_reach_counts_as_well() -> None:
+    samples = _samples(2.0, 2.0, 2.0, 2.0)
+    peak = MEASURED.flops_per_s(samples[0].step.precision)
+    # On one of two cores half of the peak is all that can be asked for.
+    cores = replace(MEASURED, kind="cpu", core_count=2)
+    samples = [replace(s, step=replace(s.step, accelerator=cores, threads=1)) for s in samples]
+    rates = [9.0 * peak, 2.0 * peak, 1.5 * peak, peak]
+    assert missing_factors(samples, rates) == {MEASURED.name: pytest.approx(3.0)}
+
+
+def test_the_fastest_product_of_a_step_is_told_from_convolutions() -> None:
+    graph = capture_job(Job(model="zoo/operator-linear", batch_size=1))
+    flops = product_flops(graph)
+    (linear,) = np.flatnonzero(flops)
+    record = _record(MEASURED)
+    timed = OperatorRecord(
+        workload_hash=record.workload_hash, node=int(linear), op=graph.nodes[linear].op,
+        phase=graph.nodes[linear].phase, time_s=2.0,
+    )  # fmt: skip
+    other = replace(timed, node=len(flops))
+    measured = Measurement(step=record, operators=(timed, other))
+    assert product_rate(measured, flops) == flops[linear] / 2.0
+    assert product_rate(Measurement(step=record), flops) == 0.0
+    assert not product_flops(capture_job(Job(model="zoo/operator-convolution", batch_size=1))).any()
 
 
 def test_what_a_datasheet_says_stays() -> None:
