@@ -99,16 +99,13 @@ def read_corpus(data: Path | None, profiles: Path, since: str, workers: int) -> 
     steps, operators = list(public.samples), list(public.operators)
     age = dict.fromkeys(map(identity, (*steps, *operators)), 0)
     store = ProfileStore(profiles)
-    for position in (1, 2):
-        own = profile_corpus(
-            store,
-            chosen=lambda one, newer=position == 2: (one.provenance.measured_at >= since) is newer,
-        )
-        own_steps, own_operators = told_apart(own.samples)
-        age |= dict.fromkeys(map(identity, (*own_steps, *own_operators)), position)
-        steps += own_steps
-        operators += own_operators
-    return Corpus(steps=steps, operators=operators, age=age)
+    # Devices are described by all of their records, whichever of these are learned from.
+    own = profile_corpus(store)
+    older = profile_corpus(store, chosen=lambda one: one.provenance.measured_at < since)
+    age |= dict.fromkeys(map(identity, own.samples), 2)
+    age |= dict.fromkeys(map(identity, older.samples), 1)
+    own_steps, own_operators = told_apart(own.samples)
+    return Corpus(steps=[*steps, *own_steps], operators=[*operators, *own_operators], age=age)
 
 
 def off(corpus: Corpus, age: int, seed: int) -> dict[str, list[float]]:

@@ -11,7 +11,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -100,7 +99,7 @@ class LocalCpu:
         rates = self._measure(effort)
         spec = spec_of(self.facts, rates)
         if cached is not None:
-            spec = _higher(spec, cached)
+            spec = spec.with_higher_rates(cached)
         _write_cached(path, key, spec)
         return spec
 
@@ -167,17 +166,6 @@ def _is_due_again(spec: AcceleratorSpec, path: Path) -> bool:
         return abs(time.time() - path.stat().st_mtime) > _AGAIN_AFTER_S
     except OSError:
         return True
-
-
-def _higher(spec: AcceleratorSpec, earlier: AcceleratorSpec) -> AcceleratorSpec:
-    """Return a new description with the rates of an earlier one where those are higher."""
-    rates = {**earlier.peak_flops, **spec.peak_flops}
-    peaks = {rate: max(v, earlier.peak_flops.get(rate, 0.0)) for rate, v in rates.items()}
-    return replace(
-        spec,
-        peak_flops=MappingProxyType(peaks),
-        bandwidth_bytes_per_s=max(spec.bandwidth_bytes_per_s, earlier.bandwidth_bytes_per_s),
-    )
 
 
 def kept_spec(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -162,6 +162,27 @@ class AcceleratorSpec:
         if self.sustained_clock_hz is None or self.clock_hz is None:
             return 1.0
         return min(1.0, self.sustained_clock_hz / self.clock_hz)
+
+    @property
+    def is_measured(self) -> bool:
+        """Tell whether its rates are what a machine reached; others are stated by its maker."""
+        return self.sources.get("peak_flops", "").startswith("measured")
+
+    def with_higher_rates(self, other: AcceleratorSpec) -> AcceleratorSpec:
+        """Return this description with each rate of another one of the device that is higher.
+
+        Whatever else runs while a rate is measured can only lower it. A type that then computes
+        slower than fp32 is left out: its work is widened.
+        """
+        rates = {**other.peak_flops, **self.peak_flops}
+        highest = {rate: max(v, other.peak_flops.get(rate, 0.0)) for rate, v in rates.items()}
+        least = highest.get("fp32", 0.0)
+        peaks = {r: v for r, v in highest.items() if r not in _NARROW or v >= least}
+        return replace(
+            self,
+            peak_flops=MappingProxyType(peaks),
+            bandwidth_bytes_per_s=max(self.bandwidth_bytes_per_s, other.bandwidth_bytes_per_s),
+        )
 
     @property
     def chip(self) -> tuple[str, str, int | None]:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.devices.power_limit import lasting_share
+from perfmodel.devices.processors.reached_rates import arithmetic_share, stream_share
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.nodes import OP_CLASSES, STATIC_COLUMNS
@@ -148,16 +149,22 @@ class StepLaws:
         (:func:`~perfmodel.features.steps.slow_paths.bytes_of_parts`).
     recursion : bool
         Steps of recurrent layers wait for each other.
+    reached_rates : bool
+        What a CPU's maker states counts as far as CPUs reach it, since measured rates are what was
+        reached (:mod:`~perfmodel.devices.processors.reached_rates`).
     """
 
     power_limited: bool = False
     attention_by_release: bool = False
     recursion: bool = False
+    reached_rates: bool = False
 
 
 #: What the first predictors were fitted under, and what new ones are.
 _FIRST_LAWS = StepLaws()
-LATEST_LAWS = StepLaws(power_limited=True, attention_by_release=True, recursion=True)
+LATEST_LAWS = StepLaws(
+    power_limited=True, attention_by_release=True, recursion=True, reached_rates=True
+)
 
 
 def step_table(steps: Sequence[Step], laws: StepLaws = _FIRST_LAWS) -> StepTable:
@@ -168,7 +175,7 @@ def step_table(steps: Sequence[Step], laws: StepLaws = _FIRST_LAWS) -> StepTable
     laws : StepLaws
         Without them bounds are those of the fastest clock.
     """
-    lasting = [_lasting_share(step.accelerator, laws.power_limited) for step in steps]
+    lasting = [_lasting_share(step.accelerator, laws) for step in steps]
     place: dict[int, int] = {}
     sketches: list[StepSketch] = []
     sketch_of = np.empty(len(steps), dtype=np.int64)
@@ -197,7 +204,10 @@ def step_table(steps: Sequence[Step], laws: StepLaws = _FIRST_LAWS) -> StepTable
         slow_work=_gathered(sketches, slow_path_work).reshape(-1, len(SLOW_PATHS)),
         sketch_of=sketch_of,
         peaks=np.array(
-            [step_peaks(step, share) for step, share in zip(steps, lasting, strict=True)]
+            [
+                step_peaks(step, share, reached_rates=laws.reached_rates)
+                for step, share in zip(steps, lasting, strict=True)
+            ]
         ).reshape(-1, 7),
         boost=np.array([1.0 / share for share in lasting]),
         slow_rates=np.array([_slow_rates(step, laws) for step in steps]).reshape(
@@ -242,17 +252,22 @@ def sketch_rows(sketch: StepSketch) -> npt.NDArray[np.float32]:
     ).astype(np.float32)
 
 
-def _lasting_share(spec: AcceleratorSpec, power_limited: bool) -> float:
-    return lasting_share(spec) if power_limited else spec.sustained_share
+def _lasting_share(spec: AcceleratorSpec, laws: StepLaws) -> float:
+    share = lasting_share(spec) if laws.power_limited else spec.sustained_share
+    return share * arithmetic_share(spec) if laws.reached_rates else share
 
 
-def step_peaks(step: Step, lasting: float | None = None) -> list[float]:
+def step_peaks(
+    step: Step, lasting: float | None = None, *, reached_rates: bool = False
+) -> list[float]:
     """Return the rates at which a step can last: see :attr:`StepTable.peaks`.
 
     Parameters
     ----------
     lasting : float or None
-        Share of the boost clock that lasts; None: what its maker states.
+        Share of the peak arithmetic that lasts; None: what its maker states.
+    reached_rates : bool
+        As in :class:`StepLaws`; of bandwidth.
     """
     spec, precision = step.accelerator, step.precision
     lasting = spec.sustained_share if lasting is None else lasting
@@ -265,7 +280,7 @@ def step_peaks(step: Step, lasting: float | None = None) -> list[float]:
         narrow * share * spec.reachable_share(precision),
         wide * share,
         spec.flops_per_s(Precision.FP32, Engine.VECTOR) * share,
-        spec.bandwidth_bytes_per_s,
+        spec.bandwidth_bytes_per_s * (stream_share(spec) if reached_rates else 1.0),
         spec.cache_bytes or 1e6,
         (spec.core_count or 1) * device_share(step.accelerator, step.threads),
         (spec.clock_hz or 1.5e9) * lasting,

@@ -5,24 +5,31 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from perfmodel.devices.codec import spec_from_dict
 from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.features.arrays import FloatArray
 from perfmodel.features.asked import Asked
 from perfmodel.features.steps.sketch import SKETCH_VERSION, StepSketch, step_sketch
 from perfmodel.features.steps.step import Step, StepSample
+from perfmodel.graph.ir import Graph
 from perfmodel.placement.memory.memory import peak_tensor_bytes
 from perfmodel.records import StepRecord
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.store.sketches import SketchFiles
 from perfmodel.training.captures.kept_sketches import sketch_folder
 from perfmodel.training.samples.corpus import Corpus
-from perfmodel.training.samples.raised_rates import raised
+from perfmodel.training.samples.raised_rates import (
+    descriptions,
+    product_flops,
+    product_rate,
+    raised,
+)
 from perfmodel.training.samples.samples import NOISY_WEIGHT, unusable
 
 SOURCE = "profiles"
@@ -51,27 +58,29 @@ def profile_corpus(
     Corpus
         Samples of the source ``"profiles"``, by accelerator, model and workload; steps without
         a graph, too noisy or without a positive time are counted as dropped. Descriptions of
-        devices are those that :func:`.raised_rates.raised` returns.
+        devices are those of :func:`.raised_rates.descriptions`, raised as
+        :func:`.raised_rates.raised` says.
     """
-    records = [one for one in store.steps(device) if chosen is None or chosen(one)]
+    measured = [
+        one for one in store.iter_measurements(device) if chosen is None or chosen(one.step)
+    ]
     sketches = _sketches(
-        store, [r.graph_hash for r in records], SketchFiles(cache or sketch_folder())
+        store, [one.step.graph_hash for one in measured], SketchFiles(cache or sketch_folder())
     )
     dropped: Counter[str] = Counter()
-    specs: dict[str, AcceleratorSpec] = {}
     samples: list[StepSample] = []
-    records.sort(key=lambda record: (record.accelerator, record.model, record.workload_hash))
-    for record in records:
+    product_rates: list[float] = []
+    measured.sort(key=lambda one: (one.step.accelerator, one.step.model, one.step.workload_hash))
+    specs = descriptions(one.step for one in measured)
+    for one in measured:
+        record = one.step
         if reason := unusable(record, record.graph_hash in sketches):
             dropped[reason] += 1
         else:
-            # The first description of a device holds for all of its records.
-            spec = specs.setdefault(
-                record.accelerator, spec_from_dict(record.provenance.accelerator)
-            )
-            sketch, peak = sketches[record.graph_hash]
-            samples.append(_sample(record, spec, sketch, peak))
-    return Corpus(samples=tuple(raised(samples)), dropped=dict(dropped))
+            known = sketches[record.graph_hash]
+            samples.append(_sample(record, specs[record.accelerator], known))
+            product_rates.append(product_rate(one, known.product_flops))
+    return Corpus(samples=tuple(raised(samples, product_rates)), dropped=dict(dropped))
 
 
 def told_apart(samples: Sequence[StepSample]) -> tuple[list[StepSample], list[StepSample]]:
@@ -85,11 +94,47 @@ def told_apart(samples: Sequence[StepSample]) -> tuple[list[StepSample], list[St
     return steps, operators
 
 
-def _sample(
-    record: StepRecord, spec: AcceleratorSpec, sketch: StepSketch, peak: float
-) -> StepSample:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _KeptGraph:
+    """What is kept of a graph.
+
+    Parameters
+    ----------
+    product_flops : ndarray, shape (nodes,)
+        From :func:`.raised_rates.product_flops`.
+    """
+
+    sketch: StepSketch
+    peak_tensor_bytes: float
+    product_flops: FloatArray
+
+    @classmethod
+    def of(cls, graph: Graph) -> _KeptGraph:
+        return cls(
+            sketch=step_sketch(graph),
+            peak_tensor_bytes=peak_tensor_bytes(graph),
+            product_flops=product_flops(graph),
+        )
+
+    def to_arrays(self) -> dict[str, Any]:
+        return self.sketch.to_arrays() | {
+            "peak_tensor_bytes": np.array(self.peak_tensor_bytes),
+            "product_flops": self.product_flops,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any]) -> _KeptGraph:
+        """Read back what :meth:`to_arrays` gave; KeyError where something is missing."""
+        return cls(
+            sketch=StepSketch.from_arrays(arrays),
+            peak_tensor_bytes=float(arrays["peak_tensor_bytes"]),
+            product_flops=arrays["product_flops"],
+        )
+
+
+def _sample(record: StepRecord, spec: AcceleratorSpec, graph: _KeptGraph) -> StepSample:
     step = Step(
-        sketch=sketch,
+        sketch=graph.sketch,
         accelerator=spec,
         mode=record.mode,
         batch_size=record.batch_size,
@@ -107,33 +152,29 @@ def _sample(
         source=SOURCE,
         spread=record.spread,
         memory_bytes=record.peak_memory_bytes,
-        peak_tensor_bytes=peak,
+        peak_tensor_bytes=graph.peak_tensor_bytes,
         weight=NOISY_WEIGHT if record.noisy else 1.0,
     )
 
 
 def _sketches(
     store: ProfileStore, hashes: Sequence[str], files: SketchFiles
-) -> dict[str, tuple[StepSketch, float]]:
-    """Return sketch and peak of memory by graph; graphs are read only where one is missing."""
-    found: dict[str, tuple[StepSketch, float]] = {}
+) -> dict[str, _KeptGraph]:
+    """Return what is kept of each graph; graphs are read only where one is missing."""
+    found: dict[str, _KeptGraph] = {}
     for graph_hash in set(hashes):
         arrays = files.read(_key(graph_hash))
-        # One from before what is known of recurrent layers is made again.
+        # One from before all of it was kept is made again.
         with contextlib.suppress(KeyError):
             if arrays is not None:
-                peak = float(arrays["peak_tensor_bytes"])
-                found[graph_hash] = (StepSketch.from_arrays(arrays), peak)
+                found[graph_hash] = _KeptGraph.from_arrays(arrays)
     missing = set(hashes) - found.keys()
     if not missing:
         return found
     for graph_hash, graph in store.graphs():
         if graph_hash in missing:
-            sketch, peak = step_sketch(graph), peak_tensor_bytes(graph)
-            files.write(
-                _key(graph_hash), sketch.to_arrays() | {"peak_tensor_bytes": np.array(peak)}
-            )
-            found[graph_hash] = (sketch, peak)
+            found[graph_hash] = _KeptGraph.of(graph)
+            files.write(_key(graph_hash), found[graph_hash].to_arrays())
     return found
 
 

@@ -6,13 +6,11 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from perfmodel.devices.codec import spec_from_dict
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.errors import InvalidInputError, StoreError, TrainingError
+from perfmodel.errors import TrainingError
 from perfmodel.features.roofline import step_bound_s
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.graph.ir import Graph
@@ -20,7 +18,13 @@ from perfmodel.graph.workload import Workload
 from perfmodel.predictors.predictor import Sample
 from perfmodel.records import Measurement, StepRecord
 from perfmodel.store.profiles import ProfileStore
-from perfmodel.training.samples.raised_rates import missing_factors, raised_spec
+from perfmodel.training.samples.raised_rates import (
+    descriptions,
+    missing_factors,
+    product_flops,
+    product_rate,
+    raised_spec,
+)
 from perfmodel.types import LEARNED_COMPILERS
 
 #: Share of the profiled operator time that must have been joined to nodes for the operator
@@ -73,18 +77,22 @@ def load_samples(
         Nothing usable.
     """
     graphs = dict(store.graphs())
-    specs: dict[str, AcceleratorSpec] = {}
+    measurements = [
+        one for one in store.iter_measurements(device) if chosen is None or chosen(one.step)
+    ]
+    specs = descriptions(one.step for one in measurements)
     samples: list[Sample] = []
+    product_rates: list[float] = []
     dropped: Counter[str] = Counter()
     notes: Counter[str] = Counter()
-    for measurement in store.iter_measurements(device):
-        if chosen is not None and not chosen(measurement.step):
-            continue
+    for measurement in measurements:
         reason = unusable(measurement.step, measurement.step.graph_hash in graphs)
         if reason:
             dropped[reason] += 1
             continue
-        sample = _sample(measurement, graphs[measurement.step.graph_hash], specs)
+        graph = graphs[measurement.step.graph_hash]
+        sample = _sample(measurement, graph, specs[measurement.step.accelerator])
+        product_rates.append(product_rate(measurement, product_flops(graph)))
         if measurement.operators and not sample.node_times_s:
             notes["operator times not used: too few joined"] += 1
         samples.append(sample)
@@ -93,12 +101,14 @@ def load_samples(
             f"No usable measurement in {store.folder} (left out: {dict(dropped)}). Profile some "
             "workloads first."
         )
-    samples = _raised(samples, notes)
+    samples = _raised(samples, product_rates, notes)
     samples.sort(key=lambda s: (s.workload.accelerator.name, s.model, s.workload.content_hash))
     return SampleSet(samples=tuple(samples), dropped=dict(dropped), notes=dict(notes))
 
 
-def _raised(samples: Sequence[Sample], notes: Counter[str]) -> list[Sample]:
+def _raised(
+    samples: Sequence[Sample], product_rates: Sequence[float], notes: Counter[str]
+) -> list[Sample]:
     """Put workloads on descriptions under which they are possible; count what stays too fast."""
     factors = missing_factors(
         [
@@ -107,7 +117,8 @@ def _raised(samples: Sequence[Sample], notes: Counter[str]) -> list[Sample]:
                 family=s.family, source="profiles",
             )
             for s in samples
-        ]
+        ],
+        product_rates,
     )  # fmt: skip
     found: list[Sample] = []
     for sample in samples:
@@ -134,11 +145,11 @@ def unusable(step: StepRecord, has_graph: bool) -> str:
     return ""
 
 
-def _sample(measurement: Measurement, graph: Graph, specs: dict[str, AcceleratorSpec]) -> Sample:
+def _sample(measurement: Measurement, graph: Graph, spec: AcceleratorSpec) -> Sample:
     step = measurement.step
     workload = Workload(
         graph=graph,
-        accelerator=_device(step.accelerator, step.provenance.accelerator, specs),
+        accelerator=spec,
         mode=step.mode,
         batch_size=step.batch_size,
         precision=step.precision,
@@ -156,18 +167,6 @@ def _sample(measurement: Measurement, graph: Graph, specs: dict[str, Accelerator
         spread=step.spread,
         weight=NOISY_WEIGHT if step.noisy else 1.0,
     )
-
-
-def _device(
-    name: str, plain: Mapping[str, Any], specs: dict[str, AcceleratorSpec]
-) -> AcceleratorSpec:
-    """Read a device once; the first description of a name holds for all of its records."""
-    if name not in specs:
-        try:
-            specs[name] = spec_from_dict(plain)
-        except InvalidInputError as error:
-            raise StoreError(f"The records of {name!r} describe no device: {error}") from error
-    return specs[name]
 
 
 def _node_times(measurement: Measurement, graph: Graph) -> dict[int, float]:

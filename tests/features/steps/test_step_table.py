@@ -68,6 +68,18 @@ def test_a_power_limit_slows_arithmetic_and_no_bound() -> None:
     assert step_bounds_s(limited) == pytest.approx(step_bounds_s(plain))
 
 
+def test_stated_rates_of_a_cpu_count_as_far_as_they_are_reached() -> None:
+    stated = Catalog.default().get("Core-i9-10940X")
+    measured = replace(stated, sources={"peak_flops": "measured: best square matrix product"})
+    for spec, arithmetic, stream in ((stated, 0.64, 0.8), (measured, 1.0, 1.0), (GPU, 1.0, 1.0)):
+        steps = [_step(accelerator=spec)]
+        plain, reached = step_table(steps), step_table(steps, StepLaws(reached_rates=True))
+        share = [arithmetic, arithmetic, arithmetic, stream, 1.0, 1.0, arithmetic]
+        assert reached.peaks[0] == pytest.approx(plain.peaks[0] * share)
+        # No step is held to be impossible that the stated rates allow.
+        assert step_bounds_s(reached) == pytest.approx(step_bounds_s(plain))
+
+
 def test_peaks_of_plain_and_tensor_float_steps() -> None:
     # There narrow and wide work is the same.
     assert step_peaks(_step())[:3] == pytest.approx([15e12, 15e12, 15e12])

@@ -215,7 +215,7 @@ def test_a_file_from_before_releases_told_attention_apart_fuses_it_always(copied
     earlier, newer = load_joint(copied), JointPredictor()
     old = [replace(step, software={"torch": "1.13"}) for step in STEPS]
     written = SLOW_PATHS.index("parts")
-    assert earlier.settings.laws == StepLaws(power_limited=True, recursion=True)
+    assert earlier.settings.laws == StepLaws(power_limited=True, recursion=True, reached_rates=True)
     assert not earlier.table_of(old).slow_rates[:, written].any()
     assert newer.table_of(old).slow_rates[:, written].any()
 
