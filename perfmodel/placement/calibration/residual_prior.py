@@ -25,8 +25,9 @@ from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.script_gap import ScriptGap, fitted_gap
 from perfmodel.placement.calibration.step_cells import StepCells
-from perfmodel.placement.calibration.step_response import Field, Numbers
+from perfmodel.placement.calibration.step_response import Field
 from perfmodel.placement.fitted import fitted
+from perfmodel.placement.plain_numbers import Numbers
 
 #: Fields that belong to the machine; the others belong to the fabric.
 OF_MACHINE = frozenset({Field.DEVICE, Field.HOST, Field.FEED, Field.SPREAD, Field.FIXED})

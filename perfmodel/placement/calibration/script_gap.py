@@ -28,8 +28,9 @@ import numpy as np
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.step_cells import StepCells
-from perfmodel.placement.calibration.step_response import Field, Numbers
+from perfmodel.placement.calibration.step_response import Field
 from perfmodel.placement.fitted import fitted
+from perfmodel.placement.plain_numbers import Numbers
 
 #: Fields that a script's step differs in before it is observed.
 OF_SCRIPTS = (Field.DEVICE, Field.HOST)
