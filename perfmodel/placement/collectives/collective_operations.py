@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 
 class Collective(StrEnum):
@@ -46,21 +43,6 @@ class OperationConstants:
     fill_heights: tuple[float, ...]
     fill_widths: tuple[float, ...]
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> OperationConstants:
-        """Read plain JSON values; raises KeyError, TypeError or ValueError."""
-        found: dict[str, Any] = {name: not_negative(values[name]) for name in cls.__slots__[:4]}
-        for name in ("fill_heights", "fill_widths"):
-            found[name] = tuple(not_negative(value) for value in values[name])
-        return cls(**found)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in asdict(self).items()
-        }
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InSwitchConstants:
@@ -83,29 +65,3 @@ class InSwitchConstants:
     launch_hops: float
     fixed_s_per_byte: float
     least_bytes_per_s: float = 4e11
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> InSwitchConstants:
-        """Read plain JSON values; raises KeyError, TypeError or ValueError."""
-        share(values["efficiency"])
-        return cls(**{name: not_negative(value) for name, value in values.items()})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return asdict(self)
-
-
-def not_negative(value: Any) -> float:
-    """Return a finite number of at least 0; raises TypeError or ValueError."""
-    number = float(value)
-    if not (math.isfinite(number) and number >= 0):
-        raise ValueError(f"{value!r} is negative or not finite")
-    return number
-
-
-def share(value: Any) -> float:
-    """Return a number above 0 and at most 1; raises TypeError or ValueError."""
-    number = float(value)
-    if not 0 < number <= 1:
-        raise ValueError(f"{value!r} is no share")
-    return number

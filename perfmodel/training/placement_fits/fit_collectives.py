@@ -24,6 +24,7 @@ from perfmodel.placement.collectives.collective_operations import (
     InSwitchConstants,
     OperationConstants,
 )
+from perfmodel.placement.fitted.forms import as_plain
 from perfmodel.placement.least_squares import least_squares
 from perfmodel.placement.topology.links import LinkClass
 from perfmodel.training.placement_fits.fitted_file import document, rounded
@@ -181,7 +182,7 @@ def _weights(cells: CollectiveCells) -> FloatArray:
 def fit(data: Path, profiles: Path | None = None) -> dict[str, Any]:
     """Fit on all tables of a folder, and on own measurements."""
     cells = read_cells(data, profiles)
-    constants = rounded(fit_constants(cells).to_dict())
+    constants = rounded(as_plain(fit_constants(cells)))
     own = "; own profiles" if profiles is not None else ""
     source = f"{AICONFIGURATOR} comm; {VIDUR}/network{own}"
     return document("collectives", constants, source, int(cells.plain.sum()))
