@@ -1,7 +1,7 @@
 """Constants as plain JSON values and back, by the types of their fields.
 
-Enumerations stand by their word, those that count in lower case by their name. Fields that are at
-their default are left out.
+Enumerations stand by their word, those that count in lower case by their name. What JSON cannot say
+(nothing, infinity) is left out.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def as_plain(value: Any) -> Any:
     {'pcie': [1.0, 2.0]}
     """
     if is_dataclass(value):
-        held = [(one, getattr(value, one.name)) for one in fields(value) if one.init]
-        return {one.name: as_plain(found) for one, found in held if found != one.default}
+        held = {one.name: getattr(value, one.name) for one in fields(value) if one.init}
+        return {name: as_plain(one) for name, one in held.items() if one not in (None, math.inf)}
     if isinstance(value, Mapping):
         return {as_plain(key): as_plain(one) for key, one in value.items()}
     if isinstance(value, Enum):

@@ -360,10 +360,10 @@ class PlanGroups(Columns):
         """Return the slowest groups of each dimension of some plans for one set of hosts."""
         # Plans of equal degrees have equal groups.
         degrees = [(p.data, p.tensor, p.pipeline, p.context, p.expert, p.replicate) for p in plans]
-        place = {key: position for position, key in enumerate(dict.fromkeys(degrees))}
-        first = {key: plan for key, plan in zip(reversed(degrees), reversed(plans), strict=True)}
+        first = dict(zip(reversed(degrees), reversed(plans), strict=True))
+        place = {key: position for position, key in enumerate(first)}
         rows = np.array([place[key] for key in degrees], dtype=np.int64)
-        distinct = [first[key] for key in place]
+        distinct = list(first.values())
         return cls(
             **{
                 name: fabric.slowest_groups(dimension, distinct).take(rows)

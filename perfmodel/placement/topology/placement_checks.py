@@ -41,6 +41,7 @@ _OWN: tuple[_Limits, ...] = (
         (word, LEAST_AMOUNT, sys.float_info.max, f"a finite number of at least {LEAST_AMOUNT:g}")
         for word in ("power_limit_w", "storage_bytes_per_s", "cpu_cores")
     ),
+    ("loader_workers", 0, math.inf, "0 or more"),
 )
 
 
