@@ -59,6 +59,14 @@ class Held(Protocol):
         """Which one it is; the first is 1."""
 
 
+def new_work(name: str) -> dict[str, Any]:
+    """Return the columns of leases, and times, of a row that is entered now and waits."""
+    return {
+        "name": name, "state": WAITING, "owner": "", "attempts": 0, "lease_until": 0.0,
+        "created_at": now(), "updated_at": now(),
+    }  # fmt: skip
+
+
 def new_owner() -> str:
     """Return a name for this process among all that share the database, never given before."""
     return f"{socket.gethostname()[:32]}-{os.getpid()}-{secrets.token_hex(4)}"
