@@ -311,11 +311,6 @@ def fastest_s(curves: Sequence[FormCurve], sizes_bytes: Sequence[float]) -> list
     curves : sequence of FormCurve
         Of one group; none means that it has one rank.
 
-    Returns
-    -------
-    list of float
-        Seconds.
-
     Examples
     --------
     >>> fastest_s([FormCurve(1e-5, 1e-9, ()), FormCurve(1e-6, 1e-8, ())], [1e2, 1e6])

@@ -128,11 +128,6 @@ def scaling_groups(
         Whether few ranks of a mesh have what replicas are taken to have, or the links between them
         alone, as in :func:`.links.link_bandwidth`.
 
-    Returns
-    -------
-    CommGroups
-        One row a count.
-
     Raises
     ------
     InvalidPlacementError

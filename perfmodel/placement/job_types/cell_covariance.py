@@ -60,16 +60,12 @@ def variance_names() -> tuple[str, ...]:
 
 
 def covariance(a: JobTypeCells, b: JobTypeCells, variances: Mapping[str, float]) -> FloatArray:
-    """Return the covariance of the log step times of two sets of cells.
+    """Return the covariance of the log step times of two sets of cells, (len(a), len(b)).
 
     Parameters
     ----------
     variances : mapping of str to float
         By :func:`variance_names`; one that is missing is 0.
-
-    Returns
-    -------
-    ndarray, shape (len(a), len(b))
     """
     jobs, places = (jobs_of(a), jobs_of(b)), (places_of(a), places_of(b))
     left, right = a.take(jobs[0].first), b.take(jobs[1].first)

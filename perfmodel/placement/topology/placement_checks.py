@@ -46,12 +46,7 @@ _OWN: tuple[_Limits, ...] = (
 
 
 def check_placement(placement: Placement, *, pointer: str = "/placement") -> Plan:
-    """Refuse a placement that makes no sense.
-
-    Returns
-    -------
-    Plan
-        That of the placement, with ``data`` stated.
+    """Return the plan of a placement, its ``data`` stated; refuse what makes no sense.
 
     Raises
     ------
@@ -90,8 +85,6 @@ def resolved_plan(
     ----------
     plan : Plan or None
         None means the placement's own.
-    pointer : str
-        JSON pointer to the placement in the request.
 
     Raises
     ------
