@@ -25,11 +25,11 @@ from perfmodel.placement.collectives.collective_operations import (
     OperationConstants,
 )
 from perfmodel.placement.fitted.forms import as_plain
-from perfmodel.placement.least_squares import least_squares
+from perfmodel.placement.least_squares import dampened, least_squares
 from perfmodel.placement.topology.links import LinkClass
 from perfmodel.training.placement_fits.fitted_file import document, rounded
 from perfmodel.training.placement_fits.host_memory import fit_host_memory
-from perfmodel.training.placement_fits.robust_scale import logit, robust, sigmoid
+from perfmodel.training.placement_fits.robust_scale import logit, sigmoid
 from perfmodel.training.placement_rows.collective_rows import CollectiveCells, read_cells
 
 #: Scatter of log times around the model; beyond it residuals count by their size, not its square.
@@ -159,7 +159,7 @@ def _fit_accelerators(plain: CollectiveCells) -> CollectiveConstants:
     def residuals(vector: FloatArray) -> FloatArray:
         constants = unknowns.constants(vector)
         off = [
-            weight * robust((np.log(part.predicted_s(constants)) - log) / _SCATTER)
+            weight * dampened((np.log(part.predicted_s(constants)) - log) / _SCATTER, 1.0)
             for part, log, weight in zip(parts, logs, weights, strict=True)
         ]
         return np.concatenate([*off, (vector - unknowns.mean) / unknowns.width])
