@@ -173,16 +173,6 @@ def _given(table: JobTypeTable, rows: bytes) -> _Given:
     return _Given.of(table.cells.take(chosen), log_s, table.prior)
 
 
-def complete(
-    known: JobTypeCells,
-    step_time_s: npt.ArrayLike,
-    asked: JobTypeCells,
-    prior: JobTypePrior | None = None,
-) -> Completion:
-    """Answer cells by known ones; see :class:`JobTypeTable`."""
-    return JobTypeTable(known, step_time_s, prior).complete(asked)
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Given:
     """Known cells with what does not depend on the asked ones."""

@@ -23,7 +23,7 @@ from perfmodel.store.sketches import SketchFiles
 from perfmodel.training.captures.kept_sketches import sketch_folder
 from perfmodel.training.samples.corpus import Corpus
 from perfmodel.training.samples.raised_rates import raised
-from perfmodel.training.samples.samples import NOISY_WEIGHT, unusable
+from perfmodel.training.samples.samples import NOISY_WEIGHT, settings_of, unusable
 
 SOURCE = "profiles"
 
@@ -88,19 +88,8 @@ def told_apart(samples: Sequence[StepSample]) -> tuple[list[StepSample], list[St
 def _sample(
     record: StepRecord, spec: AcceleratorSpec, sketch: StepSketch, peak: float
 ) -> StepSample:
-    step = Step(
-        sketch=sketch,
-        accelerator=spec,
-        mode=record.mode,
-        batch_size=record.batch_size,
-        precision=record.precision,
-        memory_format=record.memory_format,
-        compiler=record.compiler,
-        software=record.provenance.software,
-        threads=record.provenance.threads,
-    )
     return StepSample(
-        step=step,
+        step=Step(sketch=sketch, accelerator=spec, **settings_of(record)),
         step_time_s=record.step_time_s,
         model=record.model,
         family=record.family,

@@ -139,13 +139,7 @@ def _sample(measurement: Measurement, graph: Graph, specs: dict[str, Accelerator
     workload = Workload(
         graph=graph,
         accelerator=_device(step.accelerator, step.provenance.accelerator, specs),
-        mode=step.mode,
-        batch_size=step.batch_size,
-        precision=step.precision,
-        memory_format=step.memory_format,
-        compiler=step.compiler,
-        software=step.provenance.software,
-        threads=step.provenance.threads,
+        **settings_of(step),
     )
     return Sample(
         workload=workload,
@@ -156,6 +150,14 @@ def _sample(measurement: Measurement, graph: Graph, specs: dict[str, Accelerator
         spread=step.spread,
         weight=NOISY_WEIGHT if step.noisy else 1.0,
     )
+
+
+def settings_of(record: StepRecord) -> dict[str, Any]:
+    """Return how a measured step ran, by the names that workloads and steps have for it."""
+    names = ("mode", "batch_size", "precision", "memory_format", "compiler")
+    provenance = record.provenance
+    settings = {name: getattr(record, name) for name in names}
+    return {**settings, "software": provenance.software, "threads": provenance.threads}
 
 
 def _device(
