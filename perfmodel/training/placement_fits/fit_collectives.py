@@ -18,9 +18,9 @@ import numpy as np
 from perfmodel.features.arrays import FloatArray
 from perfmodel.importers.kernels.aiconfigurator import SOURCE as AICONFIGURATOR
 from perfmodel.importers.kernels.vidur import SOURCE as VIDUR
-from perfmodel.placement.collectives.collective_constants import CollectiveConstants
-from perfmodel.placement.collectives.collective_operations import (
+from perfmodel.placement.collectives.collective_constants import (
     Collective,
+    CollectiveConstants,
     InSwitchConstants,
     OperationConstants,
 )
