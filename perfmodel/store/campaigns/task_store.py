@@ -56,12 +56,12 @@ class TaskStore(LeasedStore):
         """
 
         def due(connection: Connection) -> Select[tuple[int]]:
-            free = self._leases.may_be_taken(connection, most_attempts=MOST_ATTEMPTS)
+            free = self._may_be_taken(connection, most_attempts=MOST_ATTEMPTS)
             order = (CAMPAIGNS.c.id, _TASK.turn, _TASK.id)
             return _may_begin(select(_TASK.id)).where(free, wanted.tasks).order_by(*order)
 
         columns = (_TASK.name, _TASK.campaign, _TASK.accelerator, _TASK.job, _TASK.attempts)
-        row = self._leases.take(owner, due, lease_s=lease_s, columns=columns)
+        row = self._take(owner, due, lease_s=lease_s, columns=columns)
         return None if row is None else record_from(TaskClaim, row, attempt=row.attempts)
 
     def finish(
@@ -133,7 +133,7 @@ class TaskStore(LeasedStore):
 
     def _end(self, claim: TaskClaim, *, state: TaskState, elapsed_s: float, **values: Any) -> bool:
         with self._connections.writing() as connection:
-            ended = self._leases.end(
+            ended = self._write_held(
                 connection, claim, state=state.value, elapsed_s=elapsed_s, **values
             )
             if ended:

@@ -115,7 +115,7 @@ class RetrainingStore(LeasedStore):
             _TABLE.name, _TABLE.model, _TABLE.why, _TABLE.caller, _TABLE.settings, _TABLE.attempts,
             _TABLE.created_at, _TABLE.version, _TABLE.decision,
         )  # fmt: skip
-        row = self._leases.take(owner, due, lease_s=lease_s, columns=columns)
+        row = self._take(owner, due, lease_s=lease_s, columns=columns)
         return None if row is None else record_from(RetrainingClaim, row, attempt=row.attempts)
 
     def tell(self, claim: RetrainingClaim, *, phase: str, progress: str, fraction: float) -> bool:
@@ -142,7 +142,7 @@ class RetrainingStore(LeasedStore):
     ) -> bool:
         """Keep what came of a retraining; False where somebody else has it by now."""
         with self._connections.writing() as connection:
-            return self._leases.end(
+            return self._write_held(
                 connection,
                 claim,
                 state=state.value,
@@ -172,12 +172,12 @@ class RetrainingStore(LeasedStore):
         return self._write(update(RETRAININGS).where(*is_open).values(**ended)) > 0
 
     def _due(self, connection: Connection) -> Select[tuple[int]]:
-        free = self._leases.may_be_taken(connection, most_attempts=MOST_ATTEMPTS)
+        free = self._may_be_taken(connection, most_attempts=MOST_ATTEMPTS)
         return select(_TABLE.id).where(free).order_by(_TABLE.id)
 
     def _tell(self, claim: RetrainingClaim, **values: object) -> bool:
         with self._connections.writing() as connection:
-            return self._leases.end(
+            return self._write_held(
                 connection, claim, state=RetrainingState.RUNNING.value, **values
             )
 

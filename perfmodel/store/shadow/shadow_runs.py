@@ -77,10 +77,10 @@ class ShadowRunStore(LeasedStore):
         """Take a comparison on; None where somebody else has it, or it ended badly too often."""
 
         def mine(connection: Connection) -> Select[tuple[int]]:
-            free = self._leases.may_be_taken(connection, most_attempts=MOST_ATTEMPTS)
+            free = self._may_be_taken(connection, most_attempts=MOST_ATTEMPTS)
             return select(SHADOW_RUNS.c.id).where(free, SHADOW_RUNS.c.name == name)
 
-        row = self._leases.take(owner, mine, lease_s=lease_s, columns=_COLUMNS)
+        row = self._take(owner, mine, lease_s=lease_s, columns=_COLUMNS)
         return None if row is None else _run(row)
 
     def end(self, held: ShadowRun, problem: str | None, *, wait_s: float = 0.0) -> None:
@@ -92,7 +92,7 @@ class ShadowRunStore(LeasedStore):
             How it ended badly; None: it did not, and earlier problems are forgotten.
         """
         with self._connections.writing() as connection:
-            self._leases.end(
+            self._write_held(
                 connection,
                 held,
                 state=WAITING,

@@ -27,7 +27,7 @@ RowNumber = BigInteger().with_variant(Integer(), "sqlite")
 
 
 def _leased(name_length: int = 64) -> list[Column[Any]]:
-    """Return what :class:`.leases.LeaseTable` needs of a table."""
+    """Return what :class:`.leases.LeasedStore` needs of a table."""
     return [
         Column("id", RowNumber, primary_key=True, autoincrement=True),
         Column("name", String(name_length), nullable=False, unique=True),

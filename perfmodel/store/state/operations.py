@@ -159,11 +159,11 @@ class OperationStore(LeasedStore):
         at_work = select(func.count()).select_from(other).where(running).scalar_subquery()
 
         def next_one(connection: Connection) -> Select[tuple[int]]:
-            due = self._leases.may_be_taken(connection, most_attempts=most_attempts)
+            due = self._may_be_taken(connection, most_attempts=most_attempts)
             return select(table.id).where(due).order_by(at_work, table.id)
 
         columns = (table.name, table.kind, table.caller, table.request, table.attempts)
-        row = self._leases.take(owner, next_one, lease_s=lease_s, columns=columns)
+        row = self._take(owner, next_one, lease_s=lease_s, columns=columns)
         if row is None:
             return None
         request = zlib.decompress(row.request)
@@ -242,7 +242,7 @@ class OperationStore(LeasedStore):
 
     def _end(self, claim: Claim, *, state: OperationState, **values: object) -> bool:
         with self._connections.writing() as connection:
-            return self._leases.end(connection, claim, state=state.value, request=None, **values)
+            return self._write_held(connection, claim, state=state.value, request=None, **values)
 
 
 _FACTS = tuple(OPERATIONS.c[name] for name in ("id", *(f.name for f in fields(Operation))))
