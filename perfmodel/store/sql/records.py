@@ -25,12 +25,13 @@ def record_from(kind: type[Record], row: Row[Any], **stated: Any) -> Record:
     **stated
         Fields of which the row has no column, or another one.
     """
-    found, of = dict(stated), cast("Any", kind)
-    for name, read in _readers(of):
-        if name not in found:
+    plain, readers = _readers(cast("Any", kind))
+    found = {name: getattr(row, name) for name in plain if name not in stated}
+    for name, read in readers:
+        if name not in stated:
             value = getattr(row, name)
-            found[name] = value if read is None or value is None else read(value)
-    return kind(**found)
+            found[name] = None if value is None else read(value)
+    return kind(**found, **stated)
 
 
 def row_of(record: Any) -> dict[str, Any]:
@@ -48,9 +49,12 @@ def as_column(value: Any) -> Any:
 
 
 @cache
-def _readers(kind: Any) -> list[tuple[str, Callable[[Any], Any] | None]]:
+def _readers(kind: Any) -> tuple[list[str], list[tuple[str, Callable[[Any], Any]]]]:
+    """Return the fields whose columns are as they are, and what reads those of the others."""
     hints = get_type_hints(kind)
-    return [(one.name, _reader(hints[one.name])) for one in fields(kind)]
+    found = {one.name: _reader(hints[one.name]) for one in fields(kind)}
+    plain = [name for name, read in found.items() if read is None]
+    return plain, [(name, read) for name, read in found.items() if read is not None]
 
 
 def _reader(hint: Any) -> Callable[[Any], Any] | None:
