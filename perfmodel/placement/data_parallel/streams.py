@@ -92,9 +92,10 @@ def step_streams(
     of : module or type
         ``numpy`` for columns, :class:`.PlainNumbers` for one.
     """
-    all_s, late_s = _reductions_s(job, alone_s, reduced_s, of)
+    all_s, end_s = _reductions_s(job, alone_s, reduced_s, of)
     if zero_stage == 0:
-        return Streams(alone_s, late_s, all_s)
+        late = end_s - alone_s * (1 - job.optimizer_share)
+        return Streams(alone_s, of.maximum(late, 0.0), all_s)
     optimizer = alone_s * job.optimizer_share
     micro = (alone_s - optimizer) / accumulation_steps
     reduced, gathered = _all_s(job, reduced_s), _all_s(job, gathered_s)
@@ -107,7 +108,8 @@ def step_streams(
         communication = rounds * reduced + gathered
         earlier = (rounds - 1) * of.maximum(reduced - micro, 0.0)
         # The gathered parameters are needed before the next step begins.
-        exposed = late_s + earlier + gathered
+        late = of.maximum(end_s - (alone_s - optimizer), 0.0)
+        exposed = late + earlier + gathered
     return Streams(
         compute_s=alone_s - optimizer + optimizer / ranks,
         exposed_s=of.maximum(exposed, 0.0),
@@ -123,7 +125,7 @@ def _all_s(job: Buckets, each_s: Sequence[Numbers]) -> Numbers:
 def _reductions_s(
     job: Buckets, alone_s: Numbers, each_s: Sequence[Numbers], of: Any
 ) -> tuple[Numbers, Numbers]:
-    r"""Return how long all buckets take, and how much the last outlasts the backward pass.
+    r"""Return how long all buckets take, and when the last is done beside the backward pass.
 
     .. math:: e_i = \max(e_{i-1} + m_i c_i, r_i + c_i)
 
@@ -136,7 +138,7 @@ def _reductions_s(
     for each, (ready, count) in zip(reversed(each_s), reversed(job.groups), strict=True):
         held_up = alone_s * of.minimum(ready, before) + (each + left_s) * (count > 0)
         end, left_s = of.maximum(end, held_up), left_s + count * each
-    return left_s, of.maximum(of.maximum(end, left_s) - alone_s * before, 0.0)
+    return left_s, of.maximum(end, left_s)
 
 
 def _fully_sharded_s(

@@ -283,8 +283,3 @@ def _layout(dimension: Dimension, plan: Plan) -> _Layout:
         return (1, 1, False)
     # Pairs are not a stride and a size, so that they must not look like one.
     return (plan.pipeline, -min(plan.virtual_stages, 2), False)
-
-
-def data_groups(fabrics: Sequence[Fabric]) -> CommGroups:
-    """Return the group of all accelerators of each placement, one row a placement."""
-    return CommGroups.join([fabric.groups(Dimension.WORLD) for fabric in fabrics])

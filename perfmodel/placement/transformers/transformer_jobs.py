@@ -123,7 +123,14 @@ def _tokens(length: int | None, positions: int) -> int:
     return length or min(_USUAL_LENGTH, positions)
 
 
-def _stack(sizes: tuple[int | None, ...], *, positions: int | None = None, **family: Any) -> Reader:
+def _stack(
+    sizes: tuple[int | None, ...],
+    *,
+    positions: int | None = None,
+    names: Mapping[str, str] = MappingProxyType({}),
+    fixed: Config = MappingProxyType({}),
+    **stated: Any,
+) -> Reader:
     """Return a reader of configs of a family of stacks of equal layers.
 
     Parameters
@@ -133,14 +140,19 @@ def _stack(sizes: tuple[int | None, ...], *, positions: int | None = None, **fam
     positions : int or None
         Rows that the table of learned positions has beyond the positions; None where they are
         computed.
-    **family
+    names : mapping of str to str
+        What the family calls otherwise.
+    fixed : mapping
+        What holds of all of it, where that is not :data:`_USUAL`.
+    **stated
         What else the configs may state, with what holds where one leaves it out.
     """
-    known = {**_USUAL, **dict(zip(_SIZES, sizes, strict=True)), **family}
-    may_state = {*family, *_SIZES, "num_key_value_heads", "head_dim"}
+    own = {**dict(zip(_SIZES, sizes, strict=True)), **stated}
 
     def read(config: Config, length: int | None) -> TransformerShape | None:
-        c = {**known, **{k: v for k, v in _stated(config).items() if k in may_state}}
+        found = {name: config.get(names.get(name, name)) for name in own}
+        said = {name: value for name, value in found.items() if value is not None}
+        c = {**_USUAL, **fixed, **own, **said}
         heads, layers = int(c["num_attention_heads"]), int(c["num_hidden_layers"])
         width, inner = int(c["hidden_size"]), c[c["inner_width"]]
         head_size = int(c["head_dim"] or width // heads)
@@ -176,21 +188,6 @@ def _stack(sizes: tuple[int | None, ...], *, positions: int | None = None, **fam
     return read
 
 
-#: What some configs call otherwise.
-_RENAMED: Mapping[str, str] = MappingProxyType(
-    {
-        "n_layer": "num_hidden_layers", "n_embd": "hidden_size", "n_head": "num_attention_heads",
-        "n_inner": "intermediate_size", "n_positions": "max_position_embeddings",
-        "resid_pdrop": "hidden_dropout_prob", "ffn_dim": "intermediate_size",
-        "dropout": "hidden_dropout_prob",
-    }
-)  # fmt: skip
-
-
-def _stated(config: Config) -> dict[str, Any]:
-    return {_RENAMED.get(k, k): v for k, v in config.items() if v is not None}
-
-
 #: Layers, width, heads, inner width (None: four times the width), positions and words.
 _SIZES = (
     "num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size",
@@ -224,13 +221,18 @@ _USUAL: Config = MappingProxyType(
 )
 
 
+#: Heads of keys and values, and the size of all; None: as many, and as the width says.
+_OF_HEADS: Config = MappingProxyType({"num_key_value_heads": None, "head_dim": None})
+
+
 def _llama_like(
     sizes: tuple[int, ...] = (32, 4096, 32, 11008, 2048, 32000), **family: Any
 ) -> Reader:
     """Return a reader of layers with a gate, one norm vector, rotary positions and no biases."""
     usual = dict.fromkeys(("attention_bias", "mlp_bias", "tie_word_embeddings"), False)
-    experts = {"num_local_experts": 1, "num_experts_per_tok": 1}
-    return _stack(sizes, is_gated=True, norm_vectors=1, **{**usual, **experts, **family})
+    more = {"num_local_experts": 1, "num_experts_per_tok": 1, **_OF_HEADS}
+    fixed = {"is_gated": True, "norm_vectors": 1}
+    return _stack(sizes, fixed=fixed, **{**usual, **more, **family})
 
 
 def _deepseek_v3(config: Config, length: int | None) -> TransformerShape:
@@ -238,7 +240,7 @@ def _deepseek_v3(config: Config, length: int | None) -> TransformerShape:
 
     The few first layers without experts have a wide network, which counts as that of all layers.
     """
-    c = {**_DEEPSEEK, **_stated(config)}
+    c = {**_DEEPSEEK, **{k: v for k, v in config.items() if v is not None}}
     width, heads = int(c["hidden_size"]), int(c["num_attention_heads"])
     rope, plain, value = (
         int(c[name]) for name in ("qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
@@ -280,10 +282,7 @@ def _dense_layers(config: Config) -> int:
 
 _DEEPSEEK: Config = MappingProxyType(
     {
-        "num_hidden_layers": 61,
-        "hidden_size": 7168,
-        "num_attention_heads": 128,
-        "intermediate_size": 18432,
+        **dict(zip(_SIZES, (61, 7168, 128, 18432, 4096, 129280), strict=True)),
         "first_k_dense_replace": 3,
         "moe_intermediate_size": 2048,
         "n_routed_experts": 256,
@@ -294,8 +293,6 @@ _DEEPSEEK: Config = MappingProxyType(
         "qk_rope_head_dim": 64,
         "qk_nope_head_dim": 128,
         "v_head_dim": 128,
-        "max_position_embeddings": 4096,
-        "vocab_size": 129280,
     }
 )
 
@@ -327,17 +324,23 @@ def _scores_words(config: Config) -> bool:
 _CONFIGS: Mapping[str, Reader] = MappingProxyType(
     {
         "gpt2": _stack(
-            (12, 768, 12, None, 1024, 50257), positions=0, hidden_dropout_prob=0.1
+            (12, 768, 12, None, 1024, 50257), positions=0, hidden_dropout_prob=0.1,
+            names={
+                "num_hidden_layers": "n_layer", "hidden_size": "n_embd",
+                "num_attention_heads": "n_head", "intermediate_size": "n_inner",
+                "max_position_embeddings": "n_positions", "hidden_dropout_prob": "resid_pdrop",
+            },
         ),
         "opt": _stack(
             (12, 768, 12, 3072, 2048, 50272), positions=OPT_OFFSET, hidden_dropout_prob=0.1,
+            names={"intermediate_size": "ffn_dim", "hidden_dropout_prob": "dropout"},
             word_embed_proj_dim=None,
         ),
         "gpt_neox": _stack((44, 6144, 64, 24576, 2048, 50432), tie_word_embeddings=False),
         # Networks of two matrices without biases, and norms of scale and shift.
         "nemotron": _stack(
-            (32, 6144, 48, 24576, 4096, 256000), attention_bias=False, mlp_bias=False,
-            tie_word_embeddings=False,
+            (32, 6144, 48, 24576, 4096, 256000), tie_word_embeddings=False, **_OF_HEADS,
+            fixed={"attention_bias": False, "mlp_bias": False},
         ),
         "llama": _llama_like(),
         "mistral": _llama_like((32, 4096, 32, 14336, 131072, 32000), num_key_value_heads=8),
