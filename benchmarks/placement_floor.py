@@ -212,7 +212,7 @@ def _pair_facts(pairs: Pairs, kind: str) -> FloatArray:
     here = pairs.kinds == kind
     names = list(zip(pairs.subjects.tolist(), pairs.partners.tolist(), strict=True))
     there = {n: v for n, v, at in zip(names, pairs.log_slowdown, here, strict=True) if not at}
-    mine = pairs.rows(here)
+    mine = pairs.take(here)
     asked = [name for name, at in zip(names, here, strict=True) if at]
     own, other = (np.log(loads.step_time_s) for loads in (mine.subject_loads, mine.partner_loads))
     u, v = mine.subject_loads.device_share, mine.partner_loads.device_share

@@ -51,13 +51,13 @@ def _kind_line(pairs: Pairs, kind: str, seen: int) -> Line:
     asked = here & ~np.isin(names, drawn)
     some = f"{seen} pairs" if seen else "no pair"
     return _line(
-        pairs.rows(asked),
+        pairs.take(asked),
         None,
         name=f"gavel-kind-{kind.lower()}" + (f"-{seen}-pairs" if seen else ""),
         title=f"Two jobs on one {kind}, {some} seen on that kind",
         target=None if seen else 0.15,
         note="Learned on the pairs of the other kind; step times alone are known.",
-        learned_on=pairs.rows(~asked),
+        learned_on=pairs.take(~asked),
     )
 
 
@@ -81,8 +81,8 @@ def _line(
     }
     for fold in np.unique(folds) if folds is not None else [0]:
         asked = folds == fold if folds is not None else np.ones(len(pairs), dtype=np.bool_)
-        known = pairs.rows(~asked) if learned_on is None else learned_on
-        questions = pairs.rows(asked)
+        known = pairs.take(~asked) if learned_on is None else learned_on
+        questions = pairs.take(asked)
         answers[asked] = alone[asked] * answer(known, questions)
         baselines["mean slowdown"][asked] = alone[asked] * np.exp(known.log_slowdown.mean())
         baselines["factors of both jobs"][asked] = alone[asked] * _factors(known, questions)
@@ -102,7 +102,7 @@ def _line(
 def _factors(known: Pairs, questions: Pairs) -> FloatArray:
     """Slowdown as a factor of the subject times one of the partner, per kind where it is known."""
     kinds = sorted(set(known.kinds.tolist()))
-    by_kind = {kind: _row_and_column(known.rows(known.kinds == kind)) for kind in kinds}
+    by_kind = {kind: _row_and_column(known.take(known.kinds == kind)) for kind in kinds}
     found = np.zeros(len(questions))
     for i, (kind, subject, partner) in enumerate(
         zip(questions.kinds, questions.subjects, questions.partners, strict=True)

@@ -17,7 +17,7 @@ from placement_accuracy.links_calibrated import CalibratedLinks
 from placement_accuracy.observed_links import observed_slowdown
 
 from perfmodel.features.arrays import FloatArray
-from perfmodel.placement.data_parallel.data_parallel import DataParallelCells, data_parallel_parts
+from perfmodel.placement.data_parallel.data_parallel import DataParallelCells
 from perfmodel.placement.data_parallel.data_parallel_constants import DataParallelConstants
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.training.placement_fits.fit_data_parallel import fit_constants
@@ -135,14 +135,15 @@ def predict(
 ) -> FloatArray:
     """Return the step time of rows under some constants, seconds."""
     profiles, alone, _ = columns(rows)
-    return data_parallel_parts(
-        profiles,
-        alone,
-        groups,
-        straggler=[known.straggler_of(row.model) for row in rows],
-        link_slowdown=link_slowdown,
-        constants=known,
-    ).step_time_s
+    return (
+        DataParallelCells(profiles, alone, groups)
+        .parts(
+            straggler=[known.straggler_of(row.model) for row in rows],
+            link_slowdown=link_slowdown,
+            constants=known,
+        )
+        .step_time_s
+    )
 
 
 def slowdowns_from_another_job(

@@ -15,7 +15,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.residual_prior import ResidualPrior
-from perfmodel.placement.job_types.completion import JobTypePrior, complete
+from perfmodel.placement.job_types.completion import JobTypePrior, JobTypeTable
 from perfmodel.training.placement_rows.job_type_records import MeasuredCells
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def answers(known: MeasuredCells, asked: MeasuredCells, priors: Priors) -> Answe
     known, asked : MeasuredCells
         With their observations.
     """
-    found = complete(known.cells, known.step_time_s, asked.cells, priors.cells)
+    found = JobTypeTable(known.cells, known.step_time_s, priors.cells).complete(asked.cells)
     answered = Answers(found.median_s, found.low_s, found.high_s)
     if asked.observations is None or known.observations is None:
         return answered

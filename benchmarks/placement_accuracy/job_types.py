@@ -18,7 +18,7 @@ from placement_accuracy.line import Line
 from placement_accuracy.sia import sia_priors
 
 from perfmodel.features.arrays import FloatArray, IntArray
-from perfmodel.placement.job_types.completion import JobTypePrior, complete
+from perfmodel.placement.job_types.completion import JobTypePrior, JobTypeTable
 from perfmodel.placement.job_types.job_type_cells import JobTypeCells
 from perfmodel.training.placement_fits.fit_job_types import calibrated, fit_prior, repeat_variance
 from perfmodel.training.placement_rows.job_type_records import (
@@ -369,7 +369,11 @@ def _line(
     for question, priors in questions:
         known, hidden = table.take(question.known), table.take(question.asked)
         found.append(answers(known, hidden, priors))
-        alone.append(complete(known.cells, known.step_time_s, hidden.cells, priors.cells).median_s)
+        alone.append(
+            JobTypeTable(known.cells, known.step_time_s, priors.cells)
+            .complete(hidden.cells)
+            .median_s
+        )
     rows = np.concatenate(asked)
     others = {
         key: np.concatenate([rival(table, question) for question, _ in questions])

@@ -11,7 +11,7 @@ from perfmodel.placement.calibration.calibration import calibrate
 from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.step_cells import StepCells
-from perfmodel.placement.data_parallel.data_parallel import data_parallel_parts
+from perfmodel.placement.data_parallel.data_parallel import DataParallelCells
 from perfmodel.placement.data_parallel.data_parallel_constants import DataParallelConstants
 from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.fabric.groups import CommGroups
@@ -39,8 +39,8 @@ class CalibratedLinks:
         profiles, self._alone_s, self._measured_s = columns(rows)
         self._rows, self._groups = rows, groups
         stragglers = [known.straggler_of(row.model) for row in rows]
-        self._parts = data_parallel_parts(
-            profiles, self._alone_s, groups, straggler=stragglers, constants=known
+        self._parts = DataParallelCells(profiles, self._alone_s, groups).parts(
+            straggler=stragglers, constants=known
         )
 
     def answer(self, asked: int, shown: Sequence[int]) -> CalibratedSteps:

@@ -42,7 +42,7 @@ def observed_slowdown(
     step_time_s : array_like
         What was observed, > 0.
     straggler, constants
-        As for :func:`.data_parallel.data_parallel_parts`.
+        As for :class:`.data_parallel.DataParallelCells`.
 
     Returns
     -------

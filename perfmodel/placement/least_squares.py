@@ -57,10 +57,6 @@ def least_squares(
         From unknowns and their residuals to the Jacobian, shape (n, k), where it can be had for
         less than a call of ``residuals`` for each unknown.
 
-    Returns
-    -------
-    ndarray, shape (k,)
-
     Examples
     --------
     A line through (0, 1) and (2, 5):

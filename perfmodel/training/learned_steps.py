@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
 
-from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import DamagedArtifactError
-from perfmodel.features.steps.step import StepSample
+from perfmodel.features.steps.step import Step, StepSample
+from perfmodel.graph.workload import Workload
 from perfmodel.predictors.folds import unit_hash
 from perfmodel.predictors.predictor import Sample
 from perfmodel.predictors.predictor_checks import json_bytes, read_json
 from perfmodel.predictors.serving.serving_parts import LEARNED
-from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
+from perfmodel.types import Mode
 
 #: In the file of keys: the device of each step that was taken in since the last fit, by key.
 _SINCE = "since"
@@ -28,43 +27,7 @@ _SINCE = "since"
 KEPT_BACK = 0.1
 
 
-class MeasuredStep(Protocol):
-    """What a workload and a step have in common."""
-
-    @property
-    def accelerator(self) -> AcceleratorSpec:
-        """Where it ran."""
-
-    @property
-    def mode(self) -> Mode:
-        """What it did."""
-
-    @property
-    def batch_size(self) -> int:
-        """Samples per step."""
-
-    @property
-    def precision(self) -> Precision:
-        """Arithmetic."""
-
-    @property
-    def memory_format(self) -> MemoryFormat:
-        """Layout of images."""
-
-    @property
-    def compiler(self) -> Compiler:
-        """What ran it."""
-
-    @property
-    def software(self) -> Mapping[str, str]:
-        """Versions."""
-
-    @property
-    def threads(self) -> int | None:
-        """CPU threads."""
-
-
-def step_key(model: str, step: MeasuredStep) -> str:
+def step_key(model: str, step: Workload | Step) -> str:
     """Return 16 hexadecimal digits that name a measured step in every source."""
     facts = (
         model, step.accelerator.name, step.mode.value, step.batch_size, step.precision.value,

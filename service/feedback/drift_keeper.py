@@ -72,7 +72,7 @@ class DriftKeeper(PollingThread):
         super().close()
         if self._keeping is not None:
             try:
-                self._lease.give_back(self._keeping)
+                self._lease.put_back(self._keeping, counts=True)
             except Exception as error:  # its time runs out instead
                 logger.info("the place of the keeper of drift is not given back: %s", error)
 
@@ -109,7 +109,9 @@ class DriftKeeper(PollingThread):
         return self._has_more or self._now_version != self._comparison.answerer.version
 
     def _is_keeper(self) -> bool:
-        if self._keeping is not None and self._lease.renew(self._keeping, lease_s=LEASE_S):
+        if self._keeping is not None and self._lease.renew(
+            self._owner, [self._keeping.name], lease_s=LEASE_S
+        ):
             return True
         self._keeping = self._lease.take(self._owner, lease_s=LEASE_S)
         if self._keeping is not None:

@@ -10,7 +10,7 @@ from perfmodel.estimator.tables.ranking import Criterion
 from perfmodel.features.kernels.kernel_extents import EXTENTS
 from perfmodel.features.kernels.kernel_work import DTYPES
 from perfmodel.graph.training_options.mixed_precision import KEPT_TYPES
-from perfmodel.placement.collectives.collective_operations import Collective
+from perfmodel.placement.collectives.collective_constants import Collective
 from perfmodel.placement.topology.topology import (
     BatchSplit,
     Locality,

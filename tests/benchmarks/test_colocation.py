@@ -17,7 +17,7 @@ def _pairs(kinds: list[str], cells: list[tuple[str, str]], slow: list[float]) ->
         step_time_s=np.ones(len(cells)),
         device_share=np.ones(len(cells)),
         log2_batch=np.zeros(len(cells)),
-        families=tuple("x" for _ in cells),
+        families=np.full(len(cells), "x"),
     )
     return Pairs(
         kinds=np.array(kinds),

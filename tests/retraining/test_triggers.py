@@ -20,6 +20,7 @@ from perfmodel.store.retraining import RetrainingStore, TriggerStore
 from perfmodel.store.retraining.retraining_marks import Arrivals, Mark, read_mark, write_mark
 from perfmodel.store.retraining.retraining_records import Retraining, RetrainingState, Trigger
 from perfmodel.store.sql.connections import Connections
+from perfmodel.store.sql.records import row_of
 from perfmodel.store.sql.tables import ALARMS, CAMPAIGN_TASKS, OBSERVATIONS, RETRAINING_MARKS
 
 HOUR_S = 3600.0
@@ -197,10 +198,10 @@ def test_finished_campaign_tasks_and_alarms_start_one_each(connections: Connecti
     other = replace(ALARM, name="a2", remedies=(Remedy(action="exclude", why="", command=""),))
     known = replace(ALARM, name="a3", acknowledged_at="2026-01-03")
     with connections.writing() as connection:
-        connection.execute(insert(ALARMS), [other.to_row(), known.to_row()])
+        connection.execute(insert(ALARMS), [row_of(other), row_of(known)])
     assert look(triggers, rules) is None
     with connections.writing() as connection:
-        connection.execute(insert(ALARMS), [ALARM.to_row()])
+        connection.execute(insert(ALARMS), [row_of(ALARM)])
     found = end(connections, look(triggers, rules))
     assert found.trigger is Trigger.DRIFT and "torch 2.9" in found.why
     # It still stands after that retraining, and starts no other one.

@@ -10,7 +10,7 @@ import numpy as np
 from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.placing.slowdowns import Neighbours, Slowdown, slowdown_on
 from perfmodel.graph.job import Job, own_batch, type_label
-from perfmodel.placement.feeding.input_pipeline import InputPipeline, input_stall
+from perfmodel.placement.feeding.input_pipeline import input_stall
 from perfmodel.placement.feeding.input_samples import SampleCost
 from perfmodel.placement.sharing.colocation import load_of_type
 from perfmodel.placement.sharing.job_load import LEAST_SHARE, JobLoad
@@ -100,8 +100,7 @@ def _fed(job: Job, placement: ResolvedPlacement, step_s: float) -> tuple[float, 
         return 0.0, (NOT_FED_WARNING,)
     sample = SampleCost(**{name: float(value) for name, value in stated.items()})
     loaded = own_batch(job) * job.accumulation_steps * float(placement.fullest_host)
-    pipeline = InputPipeline.of(placement.placement, sample)
-    waits_s = input_stall(pipeline, np.array([loaded]), np.array([step_s]))
+    waits_s = input_stall(placement.placement, sample, np.array([loaded]), np.array([step_s]))
     return float(waits_s[0]), ()
 
 

@@ -17,7 +17,7 @@ from perfmodel.graph.json_values import (
     as_text,
     refuse_unknown,
 )
-from perfmodel.placement.collectives.collective_operations import Collective
+from perfmodel.placement.collectives.collective_constants import Collective
 
 T = TypeVar("T")
 

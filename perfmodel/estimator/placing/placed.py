@@ -33,7 +33,7 @@ from perfmodel.estimator.placing.split_replica import split_step, split_warnings
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.feeding.batch_split import AffineSteps, proportional_split
-from perfmodel.placement.feeding.input_pipeline import InputPipeline, input_stall
+from perfmodel.placement.feeding.input_pipeline import input_stall
 from perfmodel.placement.feeding.input_samples import SampleCost, cost_of_graph
 from perfmodel.placement.topology.topology import BatchSplit
 from perfmodel.predictors.prediction import Prediction
@@ -268,8 +268,7 @@ def _fed(prepared: PreparedJob, placement: ResolvedPlacement, placed: _Levels) -
     is_stated = {"stored_bytes", "cpu_s"} <= (prepared.job.input or {}).keys()
     off = _STATED_FEED if is_stated else _GUESSED_FEED
     feeds = samples * np.array([1.0, 1.0 / off, off])
-    pipeline = InputPipeline.of(placement.placement, _sample(prepared))
-    stall = input_stall(pipeline, feeds, placed.parts.step_time_s)
+    stall = input_stall(placement.placement, _sample(prepared), feeds, placed.parts.step_time_s)
     if not stall.any():
         return placed
     parts = replace(placed.parts, input_stall_s=stall)

@@ -20,10 +20,10 @@ from perfmodel.estimator.placing.cells import CellStep, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.slowdowns import Slowdown
 from perfmodel.features.arrays import FloatArray
-from perfmodel.placement.data_parallel.data_parallel import Sharding, data_parallel_parts
+from perfmodel.placement.data_parallel.data_parallel import DataParallelCells, Sharding
+from perfmodel.placement.data_parallel.gathered_pass import gathered_pass_parts
 from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets
 from perfmodel.placement.data_parallel.one_step import one_step
-from perfmodel.placement.data_parallel.sharded_step import gathered_pass_parts
 from perfmodel.placement.estimate import StepNumbers, StepParts
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fabric.rank_groups import Dimension
@@ -85,14 +85,8 @@ def replica_parts(
         return StepParts.of(slowest)
     if mode is Mode.INFERENCE:
         return gathered_pass_parts(buckets, slowest, groups)
-    return data_parallel_parts(
-        buckets,
-        slowest,
-        groups,
-        zero_stage=zero_stage,
-        accumulation_steps=accumulation_steps,
-        straggler=straggler,
-        sharing=sharing,
+    return DataParallelCells(buckets, slowest, groups, sharing=sharing).parts(
+        zero_stage=zero_stage, accumulation_steps=accumulation_steps, straggler=straggler
     )
 
 

@@ -155,16 +155,8 @@ def _parameters(x: FloatArray) -> PolluxParameters:
     """Six logarithms, and the exponent between its bounds by the logistic function."""
     values = np.exp(np.clip(x[:6], -40.0, 40.0))
     gamma = 1.0 + _GAMMA_RANGE / (1.0 + np.exp(-np.clip(x[6], -40.0, 40.0)))
-    alpha_c, beta_c, alpha_n, beta_n, alpha_r, beta_r = (float(value) for value in values)
-    return PolluxParameters(
-        alpha_c=alpha_c,
-        beta_c=beta_c,
-        alpha_n=alpha_n,
-        beta_n=beta_n,
-        alpha_r=alpha_r,
-        beta_r=beta_r,
-        gamma=float(gamma),
-    )
+    names = PolluxParameters.__slots__
+    return PolluxParameters(**dict(zip(names, [*values.tolist(), float(gamma)], strict=True)))
 
 
 def _start(samples: FloatArray, compute_s: FloatArray, steps_s: FloatArray) -> FloatArray:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple, Self
 
@@ -25,8 +25,10 @@ from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.script_gap import ScriptGap, fitted_gap
 from perfmodel.placement.calibration.step_cells import StepCells
-from perfmodel.placement.calibration.step_response import Field, Numbers
+from perfmodel.placement.calibration.step_response import Field
 from perfmodel.placement.fitted import fitted
+from perfmodel.placement.fitted.forms import read_constants
+from perfmodel.placement.plain_numbers import Numbers
 
 #: Fields that belong to the machine; the others belong to the fabric.
 OF_MACHINE = frozenset({Field.DEVICE, Field.HOST, Field.FEED, Field.SPREAD, Field.FIXED})
@@ -230,31 +232,6 @@ class ResidualPrior:
         """
         return replace(self, bare=1.0, gap=gap or fitted_gap())
 
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
-        """Read what ``perfmodel fit-placement`` wrote.
-
-        Raises
-        ------
-        DamagedArtifactError
-            It is something else.
-        """
-        try:
-            sds = {str(n): float(v) for n, v in plain["sds"].items()}
-            means = {n: float(v) for n, v in plain["means"].items()}
-            freedom = float(plain.get("freedom", math.inf))
-            noise, bare = Noise(**plain["noise"]), float(plain.get("bare", 1.0))
-            return cls(means=means, sds=sds, noise=noise, freedom=freedom, bare=bare)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DamagedArtifactError(f"This is no prior of residuals: {error!r}.") from error
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        tails = {} if math.isinf(self.freedom) else {"freedom": self.freedom}
-        noise = asdict(self.noise)
-        plain = {"means": dict(self.means), "sds": dict(self.sds), "noise": noise, **tails}
-        return plain if self.bare == 1 else {**plain, "bare": self.bare}
-
     def mean(self, cells: StepCells) -> FloatArray:
         """Return the mean residual of steps, shape (fields, rows)."""
         neutral = self.neutral(cells)
@@ -283,11 +260,5 @@ class ResidualPrior:
 
 @cache
 def fitted_prior() -> ResidualPrior:
-    """Return the prior that comes with the package.
-
-    Raises
-    ------
-    DamagedArtifactError
-        Its file cannot be read.
-    """
-    return ResidualPrior.from_dict(fitted("calibration"))
+    """Return the prior that comes with the package."""
+    return read_constants(ResidualPrior, fitted("calibration"))

@@ -18,18 +18,19 @@ one cluster reaches of the speed of its links says nothing of another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.step_cells import StepCells
-from perfmodel.placement.calibration.step_response import Field, Numbers
+from perfmodel.placement.calibration.step_response import Field
 from perfmodel.placement.fitted import fitted
+from perfmodel.placement.fitted.forms import read_constants
+from perfmodel.placement.plain_numbers import Numbers
 
 #: Fields that a script's step differs in before it is observed.
 OF_SCRIPTS = (Field.DEVICE, Field.HOST)
@@ -50,20 +51,10 @@ class LinkGap:
         Mean residual.
     """
 
-    least: tuple[float, ...]
-    most: tuple[float, ...]
-    communication: tuple[float, ...]
+    least: tuple[float, float, float]
+    most: tuple[float, float, float]
+    communication: tuple[float, float, float, float]
     tail: float
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
-        """Read one; errors are for whoever reads the whole."""
-        return cls(
-            least=_numbers(plain["least"], 3),
-            most=_numbers(plain["most"], 3),
-            communication=_numbers(plain["communication"], 4),
-            tail=float(plain["tail"]),
-        )
 
     def mean(
         self, ranks: Numbers, hosts: Numbers, largest_share: Numbers, of: Any = np
@@ -106,42 +97,6 @@ class ScriptGap:
     sds: Mapping[Field, float]
     links: Mapping[str, Mapping[str, LinkGap]] = field(default_factory=dict)
 
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
-        """Read what ``perfmodel fit-placement`` wrote.
-
-        Raises
-        ------
-        DamagedArtifactError
-            It is something else.
-        """
-        try:
-            return cls(
-                usual=_by_field(plain["usual"]),
-                machines={name: _by_field(one) for name, one in plain["machines"].items()},
-                jobs={name: int(count) for name, count in plain["jobs"].items()},
-                sds=_by_field(plain["sds"]),
-                links={
-                    machine: {name: LinkGap.from_dict(one) for name, one in fabrics.items()}
-                    for machine, fabrics in plain["links"].items()
-                },
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DamagedArtifactError(f"This is no gap of scripts: {error!r}.") from error
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {
-            "usual": _by_name(self.usual),
-            "machines": {name: _by_name(one) for name, one in self.machines.items()},
-            "jobs": dict(self.jobs),
-            "sds": _by_name(self.sds),
-            "links": {
-                machine: {name: asdict(one) for name, one in fabrics.items()}
-                for machine, fabrics in self.links.items()
-            },
-        }
-
     def mean(self, cells: StepCells) -> FloatArray:
         """Return by how much the residual of steps is expected to be larger, (fields, rows)."""
         found = np.zeros((len(Field), len(cells)))
@@ -172,27 +127,7 @@ class ScriptGap:
         return found
 
 
-def _by_field(plain: Mapping[str, Any]) -> dict[Field, float]:
-    return {one: float(plain[one.name.lower()]) for one in OF_SCRIPTS}
-
-
-def _numbers(plain: Sequence[Any], count: int) -> tuple[float, ...]:
-    if len(plain) != count:
-        raise ValueError(f"{len(plain)} numbers where {count} are needed")
-    return tuple(map(float, plain))
-
-
-def _by_name(values: Mapping[Field, float]) -> dict[str, float]:
-    return {one.name.lower(): value for one, value in values.items()}
-
-
 @cache
 def fitted_gap() -> ScriptGap:
-    """Return the gap that comes with the package.
-
-    Raises
-    ------
-    DamagedArtifactError
-        Its file cannot be read.
-    """
-    return ScriptGap.from_dict(fitted("scripts"))
+    """Return the gap that comes with the package."""
+    return read_constants(ScriptGap, fitted("scripts"))

@@ -108,53 +108,27 @@ class StepCells(Columns):
         return len(self.batch_size)
 
     @classmethod
-    def of_job(
-        cls,
-        parts: StepParts,
-        *,
-        batch_size: npt.ArrayLike,
-        ranks: npt.ArrayLike,
-        hosts: npt.ArrayLike,
-        largest_share: npt.ArrayLike,
-        host_s: npt.ArrayLike,
-        micro_batches: npt.ArrayLike = 1.0,
-        input_s: npt.ArrayLike = 0.0,
-        window_share: npt.ArrayLike = USUAL_WINDOW_SHARE,
-        device_s: npt.ArrayLike | None = None,
-        guessed: bool = False,
-        job: str = "",
-        machine: str | Sequence[str] = "",
-        fabric: str | Sequence[str] = "",
-        setting: str | Sequence[str] = "",
-        place: Codes | None = None,
-    ) -> Self:
-        """Return the cells of one job; everything but the parts may be one value for all rows."""
+    def of_job(cls, parts: StepParts, **columns: npt.ArrayLike) -> Self:
+        """Return the cells of one job; each column may be one value for all rows.
+
+        Parameters
+        ----------
+        **columns
+            Those that are left out are usual: a captured job on placements of their own, in one
+            micro-batch, about which no words say anything.
+        """
         rows = len(parts.compute_s)
-
-        def numbers(value: npt.ArrayLike) -> FloatArray:
-            return np.array(np.broadcast_to(np.asarray(value, dtype=np.float64), (rows,)))
-
-        def texts(value: str | Sequence[str]) -> StrArray:
-            return np.array(np.broadcast_to(np.asarray(value, dtype=np.str_), (rows,)))
-
-        return cls(
-            parts=parts,
-            batch_size=numbers(batch_size),
-            micro_batches=numbers(micro_batches),
-            ranks=numbers(ranks),
-            hosts=numbers(hosts),
-            largest_share=numbers(largest_share),
-            host_s=numbers(host_s),
-            input_s=numbers(input_s),
-            window_share=numbers(window_share),
-            device_s=numbers(parts.compute_s if device_s is None else device_s),
-            guessed=np.full(rows, guessed),
-            job=texts(job),
-            machine=texts(machine),
-            fabric=texts(fabric),
-            setting=texts(setting),
-            place=np.arange(rows) if place is None else place,
-        )
+        usual = {
+            "micro_batches": 1.0, "input_s": 0.0, "window_share": USUAL_WINDOW_SHARE,
+            "device_s": parts.compute_s, "guessed": False, **dict.fromkeys(_TEXTS, ""),
+            "place": np.arange(rows),
+        }  # fmt: skip
+        kinds = {**dict.fromkeys(_NUMBERS, np.float64), **dict.fromkeys(_TEXTS, np.str_)}
+        made = {
+            name: np.array(np.broadcast_to(np.asarray(value, dtype=kinds.get(name)), (rows,)))
+            for name, value in {**usual, **columns}.items()
+        }
+        return cls(parts=parts, **made)
 
     @classmethod
     def of_steps(cls, steps: Sequence[SingleStep]) -> Self:

@@ -25,8 +25,6 @@ tail :math:`\tau`, gradients that are ready last. :math:`\tau_0` is what makes :
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -34,6 +32,7 @@ import numpy as np
 
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.step_cells import SingleStep, StepCells
+from perfmodel.placement.plain_numbers import Numbers, PlainNumbers
 
 #: Sharpness of the corner between a device that works and one that waits for its host.
 CORNER = 2.5
@@ -62,34 +61,6 @@ class Field(IntEnum):
     COMMUNICATION = 5
     TAIL = 6
     WINDOW = 7
-
-
-#: A column of steps, or the plain number of one.
-Numbers = Any
-
-
-class PlainNumbers:
-    """Functions of one number that NumPy has for columns, which take ten times as long for one."""
-
-    exp, log, sqrt = math.exp, math.log, math.sqrt
-    minimum, maximum, any = min, max, bool
-
-    @staticmethod
-    def clip(numbers: Sequence[float], least: float, most: float) -> Sequence[float]:
-        """Return numbers within bounds."""
-        if least <= min(numbers) and max(numbers) <= most:
-            return numbers
-        return [min(max(one, least), most) for one in numbers]
-
-    @staticmethod
-    def where(condition: bool, one: float, other: float) -> float:
-        """Return one of two numbers."""
-        return one if condition else other
-
-    @staticmethod
-    def logaddexp(one: float, other: float) -> float:
-        """Return the logarithm of a sum."""
-        return max(one, other) + math.log1p(math.exp(-abs(one - other)))
 
 
 class Responded(NamedTuple):

@@ -8,25 +8,78 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache, cached_property
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.arrays import FloatArray
-from perfmodel.placement.collectives.collective_operations import (
-    Collective,
-    InSwitchConstants,
-    OperationConstants,
-    not_negative,
-    share,
-)
 from perfmodel.placement.fitted import fitted
+from perfmodel.placement.fitted.forms import read_constants, refused
 from perfmodel.placement.topology.links import LinkClass
 
-__all__ = ["Collective", "CollectiveConstants"]
+
+class Collective(StrEnum):
+    """Operations that a group of accelerators carries out together."""
+
+    ALL_REDUCE = "all_reduce"
+    ALL_GATHER = "all_gather"
+    REDUCE_SCATTER = "reduce_scatter"
+    ALL_TO_ALL = "all_to_all"
+    BROADCAST = "broadcast"
+    SEND_RECV = "send_recv"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OperationConstants:
+    """What is learned of one operation, whatever the link.
+
+    Parameters
+    ----------
+    launch_hops : float
+        Start of the operation, in latencies of a hop.
+    hop_factor : float
+        Latency of one of its steps, in latencies of a hop.
+    copy_share : float
+        Copy of a rank's own shard, as a share of the time that its link would take for it, 0 to 1.
+    fixed_s_per_byte : float
+        Work on each byte of the payload that no link speeds up (reduction, copies in memory).
+    fill_heights, fill_widths : tuple of float
+        Further latencies paid once a message outgrows one protocol for the next, and the ratio of
+        transfer to latency at which half of each is paid.
+    """
+
+    launch_hops: float
+    hop_factor: float
+    copy_share: float
+    fixed_s_per_byte: float
+    fill_heights: tuple[float, ...]
+    fill_widths: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InSwitchConstants:
+    """Reduction inside the switch (NVLink SHARP).
+
+    Parameters
+    ----------
+    efficiency : float
+        Of the link, each rank sending and receiving the payload once; in (0, 1].
+    launch_hops : float
+        Start and the way through the switch, in latencies of a hop.
+    fixed_s_per_byte : float
+        Work on each byte that no link speeds up.
+    least_bytes_per_s : float
+        Links of the first generation whose switch reduces. The columns of a group do not name
+        generations; those before it are slower.
+    """
+
+    efficiency: float
+    launch_hops: float
+    fixed_s_per_byte: float
+    least_bytes_per_s: float = 4e11
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,38 +125,15 @@ class CollectiveConstants:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> CollectiveConstants:
-        """Read constants from plain JSON values.
-
-        Raises
-        ------
-        DamagedArtifactError
-            A value is missing or is not what :meth:`to_dict` writes.
-        """
-        try:
-            return _from_dict(values)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DamagedArtifactError(
-                f"The constants of collectives cannot be read ({error!r}). "
-                "Install the package again, or run: perfmodel fit-placement."
-            ) from error
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the constants as plain JSON values."""
-        return {
-            "operations": {str(op): one.to_dict() for op, one in self.operations.items()},
-            "in_switch": self.in_switch.to_dict(),
-            "efficiency": {
-                link.name.lower(): {str(op): share for op, share in shares.items()}
-                for link, shares in self.efficiency.items()
-            },
-            "fill_scale": _by_name(self.fill_scale),
-            "copy_scale": _by_name(self.copy_scale),
-            "latency_scale": _by_name(self.latency_scale),
-            "link_latency_s": dict(self.link_latency_s),
-            "hop_overhead_s": _by_name(self.hop_overhead_s),
-            "tree_hop": self.tree_hop,
-            "least_latency_s": self.least_latency_s,
-        }
+        """Read constants; raises DamagedArtifactError where a value is missing or means nothing."""
+        found = read_constants(cls, values, least=0.0)
+        with refused("collectives"):
+            shares = [found.efficiency[link][op] for link in found.efficiency for op in Collective]
+            if not all(0 < share <= 1 for share in (found.in_switch.efficiency, *shares)):
+                raise ValueError("a share of a link that is none")
+            if found.operations.keys() != set(Collective):
+                raise ValueError("an operation is missing")
+        return found
 
     @cached_property
     def by_link(self) -> Mapping[str, FloatArray]:
@@ -127,36 +157,3 @@ def _by_position(values: Mapping[LinkClass, float], default: float = 1.0) -> Flo
     for link, value in values.items():
         table[int(link)] = value
     return table
-
-
-def _by_name(values: Mapping[LinkClass, float]) -> dict[str, float]:
-    return {link.name.lower(): value for link, value in values.items()}
-
-
-def _by_class(values: Mapping[str, Any]) -> Mapping[LinkClass, float]:
-    found = {LinkClass[name.upper()]: not_negative(value) for name, value in values.items()}
-    return MappingProxyType(found)
-
-
-def _from_dict(values: Mapping[str, Any]) -> CollectiveConstants:
-    return CollectiveConstants(
-        operations=MappingProxyType(
-            {op: OperationConstants.from_dict(values["operations"][op.value]) for op in Collective}
-        ),
-        in_switch=InSwitchConstants.from_dict(values["in_switch"]),
-        efficiency=MappingProxyType(
-            {
-                LinkClass[name.upper()]: {op: share(shares[op.value]) for op in Collective}
-                for name, shares in values["efficiency"].items()
-            }
-        ),
-        fill_scale=_by_class(values["fill_scale"]),
-        copy_scale=_by_class(values["copy_scale"]),
-        latency_scale=_by_class(values["latency_scale"]),
-        link_latency_s=MappingProxyType(
-            {str(n): not_negative(v) for n, v in values["link_latency_s"].items()}
-        ),
-        hop_overhead_s=_by_class(values["hop_overhead_s"]),
-        tree_hop=not_negative(values["tree_hop"]),
-        least_latency_s=not_negative(values["least_latency_s"]),
-    )

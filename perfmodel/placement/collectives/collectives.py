@@ -47,8 +47,7 @@ scan, 2009.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -59,6 +58,7 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.collectives.collective_constants import Collective, CollectiveConstants
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fabric.world_group import WorldGroup, WorldLinks, world_columns
+from perfmodel.placement.plain_numbers import PlainNumbers
 from perfmodel.placement.topology.links import LinkClass
 
 __all__ = ["Collective", "CollectiveConstants", "collective_time_s"]
@@ -99,9 +99,8 @@ class LinkRates(NamedTuple, Generic[N]):
     inter_fill: N
     #: Groups whose switch reduces; False where none does.
     reduces: npt.NDArray[np.bool_] | bool
-    #: Of columns, or of plain numbers.
-    larger: Callable[[N, Any], N]
-    log2: Callable[[N], N]
+    #: Functions of columns, or of plain numbers.
+    of: Any
 
 
 def link_rates(
@@ -141,8 +140,7 @@ def link_rates(
         intra_fill=np.where(several, by_link["fill_scale"][intra], 0.0),
         inter_fill=np.where(between, by_link["fill_scale"][inter], 0.0),
         reduces=reduces if np.any(reduces) else False,
-        larger=np.maximum,
-        log2=np.log2,
+        of=np,
     )
 
 
@@ -153,28 +151,28 @@ def form_costs(
 
     One of them can carry it out: in-switch reduction is left out where no group can.
     """
-    one, larger = constants.operations[collective], links.larger
+    one, of = constants.operations[collective], links.of
     ranks, hosts, share = links.ranks, links.hosts, links.share
     inside, between = links.intra_s_per_byte, links.inter_s_per_byte
-    over_hosts_s = links.log2(hosts) * links.inter_hop_s
+    over_hosts_s = of.log2(hosts) * links.inter_hop_s
     sent = sent_share(collective, ranks)
     if collective is Collective.ALL_TO_ALL:
         # What the fullest host sends to the others, all its ranks together.
-        leaving = share * larger(ranks - share, 0.0) / ranks
-        levels = links.log2(share) * links.intra_hop_s + over_hosts_s
-        forms = [(one.hop_factor * levels, larger(sent * inside, leaving * between))]
+        leaving = share * of.maximum(ranks - share, 0.0) / ranks
+        levels = of.log2(share) * links.intra_hop_s + over_hosts_s
+        forms = [(one.hop_factor * levels, of.maximum(sent * inside, leaving * between))]
         # Every rank has a shard of its own, however full its host.
         shards = ranks
     else:
         hops = (ranks - hosts) * links.intra_hop_s + (hosts - 1) * links.inter_hop_s
         passes = 2.0 if collective is Collective.ALL_REDUCE else 1.0
-        forms = [(passes * one.hop_factor * hops, sent * larger(inside, between))]
+        forms = [(passes * one.hop_factor * hops, sent * of.maximum(inside, between))]
         # A fuller last host copies no less.
         shards = hosts * share
     if collective is Collective.ALL_REDUCE:
         leaving = sent_share(collective, hosts)
-        levels = constants.tree_hop * links.log2(share) * links.intra_hop_s + over_hosts_s
-        forms.append((2 * one.hop_factor * levels, larger(sent * inside, leaving * between)))
+        levels = constants.tree_hop * of.log2(share) * links.intra_hop_s + over_hosts_s
+        forms.append((2 * one.hop_factor * levels, of.maximum(sent * inside, leaving * between)))
     start_s, copy_s_per_byte = one.launch_hops * links.launch_hop_s, links.copy_s_per_byte / shards
     costs = [
         Cost(latency_s + start_s, s_per_byte + copy_s_per_byte + one.fixed_s_per_byte)
@@ -183,8 +181,8 @@ def form_costs(
     if collective is Collective.ALL_REDUCE and links.reduces is not False:
         switch = constants.in_switch
         start_s = switch.launch_hops * links.launch_hop_s
-        latency_s = start_s + 2 * one.hop_factor * links.log2(hosts) * links.inter_hop_s
-        slower = larger(links.raw_s_per_byte / switch.efficiency, leaving * between)
+        latency_s = start_s + 2 * one.hop_factor * of.log2(hosts) * links.inter_hop_s
+        slower = of.maximum(links.raw_s_per_byte / switch.efficiency, leaving * between)
         costs.append(Cost(latency_s, slower + switch.fixed_s_per_byte, links.reduces))
     return costs
 
@@ -301,8 +299,8 @@ def _of_two(collective: Collective, links: WorldLinks) -> LinkRates[float]:
     rates = link_rates(
         collective, world_columns([WorldGroup(2.0, 2.0, links)]), CollectiveConstants.fitted()
     )
-    numbers = [np.asarray(column).item() for column in rates[:-2]]
-    return LinkRates._make((*numbers, max, math.log2))
+    numbers = [np.asarray(column).item() for column in rates[:-1]]
+    return LinkRates._make((*numbers, PlainNumbers))
 
 
 def fastest_s(curves: Sequence[FormCurve], sizes_bytes: Sequence[float]) -> list[float]:
@@ -312,11 +310,6 @@ def fastest_s(curves: Sequence[FormCurve], sizes_bytes: Sequence[float]) -> list
     ----------
     curves : sequence of FormCurve
         Of one group; none means that it has one rank.
-
-    Returns
-    -------
-    list of float
-        Seconds.
 
     Examples
     --------

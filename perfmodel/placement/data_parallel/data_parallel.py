@@ -1,8 +1,8 @@
 r"""The step of a data-parallel job: replicas that compute alone and share their gradients.
 
-A small event simulation over the streams of one replica. While the backward pass of T seconds'
-computation runs, buckets of gradients become ready at :math:`r_i`; the communication stream works
-on them in order,
+A small event simulation over the streams of one replica (:mod:`.streams`). While the backward pass
+of T seconds' computation runs, buckets of gradients become ready at :math:`r_i`; the communication
+stream works on them in order,
 
 .. math:: e_i = \max(e_{i-1}, r_i) + c_i,
 
@@ -12,12 +12,10 @@ as exposed too. Equal accelerators never need quite equal times, and every step 
 slowest of n, whose excess over the mean grows as :math:`\sqrt{2 \ln n}`. The host starts each
 collective, and gradients are copied into buckets and out.
 
-Sharded forms (:mod:`.sharded_step`) share the optimizer and gather parameters. Where groups share
-out inside of themselves and hold the same shards as others (hybrid sharding), each bucket is
-scattered in a group and its shards are reduced over the groups, on a stream of their own: the
-longer of both counts.
-Replicas of inference do not communicate, but for parameters that they share
-(:mod:`.sharded_step`).
+Sharded forms share the optimizer and gather parameters. Where groups share out inside of themselves
+and hold the same shards as others (hybrid sharding), each bucket is scattered in a group and its
+shards are reduced over the groups, on a stream of their own: the longer of both counts. Replicas of
+inference do not communicate, but for parameters that they share (:mod:`.gathered_pass`).
 
 Reference: Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training,
 2020; Rajbhandari et al., ZeRO, 2020.
@@ -41,13 +39,11 @@ from perfmodel.placement.data_parallel.data_parallel_constants import (
 from perfmodel.placement.data_parallel.gradient_buckets import (
     BucketTimes,
     GradientBuckets,
-    Streams,
     gradient_buckets,
     link_slowdowns,
-    reductions_end_s,
 )
-from perfmodel.placement.data_parallel.sharded_step import sharded_streams
 from perfmodel.placement.data_parallel.step_profile import StepProfile
+from perfmodel.placement.data_parallel.streams import Streams, step_streams
 from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.fabric.groups import CommGroups
 
@@ -69,19 +65,8 @@ class Sharding:
     reduced: float = 1.0
 
 
-def data_parallel_parts(
-    profiles: GradientBuckets | StepProfile | Sequence[StepProfile],
-    compute_s: npt.ArrayLike,
-    groups: CommGroups,
-    *,
-    zero_stage: int = 0,
-    accumulation_steps: int = 1,
-    straggler: npt.ArrayLike | None = None,
-    link_slowdown: npt.ArrayLike = 1.0,
-    constants: DataParallelConstants | None = None,
-    sharing: Sharding | None = None,
-) -> StepParts:
-    """Return the parts of data-parallel steps.
+class DataParallelCells:
+    """Data-parallel steps, to be asked under many constants; their collectives are worked out once.
 
     Parameters
     ----------
@@ -93,31 +78,8 @@ def data_parallel_parts(
         Time of the step on one accelerator alone: that of the slowest of the group.
     groups : CommGroups
         Replicas that share gradients; broadcasts against ``compute_s``.
-    zero_stage : int
-        0 plain, 1 to 3 sharded.
-    accumulation_steps : int
-        Micro-batches of the step, >= 1. Sharded gradients and parameters communicate in each.
-    straggler : array_like or None
-        Relative spread of the ranks' times, which broadcasts against the cells; None for that of
-        the constants. :meth:`DataParallelConstants.straggler_of` knows it for some models.
-    link_slowdown : array_like
-        How many times slower the links of each cell are than those of their class, where that is
-        known of a machine.
-    constants : DataParallelConstants or None
-        The fitted ones by default.
     sharing : Sharding or None
         How shards are held and reduced, where that is not the usual way.
-
-    Returns
-    -------
-    StepParts
-        ``step_time_s`` is exactly ``compute_s`` where the group has one rank or the job no
-        gradients.
-
-    Raises
-    ------
-    InvalidPlacementError
-        Another stage, or less than one micro-batch.
 
     Examples
     --------
@@ -129,23 +91,9 @@ def data_parallel_parts(
     ...     gradient_piece_bytes=np.full(100, 1e6), node_count=500.0,
     ... )
     >>> groups = CommGroups.one_host([1, 8], LinkClass.NVSWITCH, 3e11)
-    >>> parts = data_parallel_parts(job, 0.1, groups)
-    >>> float(parts.step_time_s[0]), bool(parts.step_time_s[1] > 0.1)
+    >>> step_s = DataParallelCells(job, 0.1, groups).parts().step_time_s
+    >>> float(step_s[0]), bool(step_s[1] > 0.1)
     (0.1, True)
-    """
-    return DataParallelCells(profiles, compute_s, groups, sharing).parts(
-        zero_stage=zero_stage,
-        accumulation_steps=accumulation_steps,
-        straggler=straggler,
-        link_slowdown=link_slowdown,
-        constants=constants,
-    )
-
-
-class DataParallelCells:
-    """Cells of :func:`data_parallel_parts`, to be asked under many constants.
-
-    Their collectives are worked out once.
     """
 
     def __init__(
@@ -162,6 +110,7 @@ class DataParallelCells:
         self._alone = np.broadcast_to(compute, shape or (1,))
         self._rows = buckets.spread(self._alone.ndim)
         self._groups = groups
+        self._buckets = self._rows.buckets
         self._times = BucketTimes(self._rows, groups, reduced=sharing.reduced)
         self._across = sharing.across
         ranks = groups.ranks
@@ -182,7 +131,34 @@ class DataParallelCells:
         link_slowdown: npt.ArrayLike = 1.0,
         constants: DataParallelConstants | None = None,
     ) -> StepParts:
-        """Return the parts of the steps; arguments as for :func:`data_parallel_parts`."""
+        """Return the parts of the steps.
+
+        Parameters
+        ----------
+        zero_stage : int
+            0 plain, 1 to 3 sharded.
+        accumulation_steps : int
+            Micro-batches of the step, >= 1. Sharded gradients and parameters communicate in each.
+        straggler : array_like or None
+            Relative spread of the ranks' times, which broadcasts against the cells; None for that
+            of the constants. :meth:`DataParallelConstants.straggler_of` knows it for some models.
+        link_slowdown : array_like
+            How many times slower the links of each cell are than those of their class, where that
+            is known of a machine.
+        constants : DataParallelConstants or None
+            The fitted ones by default.
+
+        Returns
+        -------
+        StepParts
+            ``step_time_s`` is exactly ``compute_s`` where the group has one rank or the job no
+            gradients.
+
+        Raises
+        ------
+        InvalidPlacementError
+            Another stage, or less than one micro-batch.
+        """
         _check(zero_stage, accumulation_steps)
         known = constants or fitted_constants()
         machine = np.asarray(link_slowdown)
@@ -190,7 +166,7 @@ class DataParallelCells:
         slower = (inside * machine, between * machine)
         streams = self._streams(zero_stage, accumulation_steps, slower, known.bucket_s)
         several, alone, rows = self._several, self._alone, self._rows
-        communication = np.where(several, streams.communication_s, 0.0)
+        communication = np.where(several, streams.communication_s, np.zeros(alone.shape))
         exposed = np.minimum(np.where(several, streams.exposed_s, 0.0), communication)
         exposed = exposed + known.contention * (communication - exposed)
         spread = known.straggler if straggler is None else np.asarray(straggler)
@@ -209,29 +185,18 @@ class DataParallelCells:
         slower: tuple[FloatArray, FloatArray],
         launch_s: float,
     ) -> Streams:
-        rows, alone, times = self._rows, self._alone, self._times
-        if stage == 0:
-            each = times.each_s(Collective.ALL_REDUCE, *slower) + launch_s
-            late = reductions_end_s(rows, alone, each) - alone * (1 - rows.optimizer_share)
-            return Streams(
-                compute_s=alone,
-                exposed_s=np.maximum(late, 0.0),
-                communication_s=(each * rows.count).sum(axis=-1) + np.zeros(alone.shape),
-            )
-        scatter = times.each_s(Collective.REDUCE_SCATTER, *slower) + launch_s
-        if self._across is not None:
+        def each_s(collective: Collective, times: BucketTimes = self._times) -> FloatArray:
+            return times.each_s(collective, *slower) + launch_s
+
+        reduced = each_s(Collective.REDUCE_SCATTER if stage else Collective.ALL_REDUCE)
+        if stage and self._across is not None:
             # Shards are reduced over groups while the next bucket is scattered.
-            shards = self._shard_times.each_s(Collective.ALL_REDUCE, *slower)
-            scatter = np.maximum(scatter, shards + launch_s)
-        return sharded_streams(
-            rows,
-            alone,
-            self._groups.ranks,
-            scatter=scatter,
-            gather=times.each_s(Collective.ALL_GATHER, *slower) + launch_s,
-            zero_stage=stage,
-            accumulation_steps=accumulation,
-        )
+            reduced = np.maximum(reduced, each_s(Collective.ALL_REDUCE, self._shard_times))
+        gathered = np.moveaxis(each_s(Collective.ALL_GATHER), -1, 0) if stage else ()
+        return step_streams(
+            self._buckets, self._alone, self._groups.ranks, list(np.moveaxis(reduced, -1, 0)),
+            list(gathered), zero_stage=stage, accumulation_steps=accumulation, of=np,
+        )  # fmt: skip
 
 
 def _check(zero_stage: int, accumulation_steps: int) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
-from typing import Any
 
 from perfmodel.placement.fitted import fitted
+from perfmodel.placement.fitted.forms import read_constants
 from perfmodel.placement.topology.links import LinkClass
 
 
@@ -54,37 +54,8 @@ class DataParallelConstants:
         """Return the spread of a job's steps, by the name of its model."""
         return self.job_straggler.get(job or "", self.straggler)
 
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> DataParallelConstants:
-        """Read back what :meth:`to_dict` gave."""
-        values: dict[str, Any] = dict(plain)
-        links = {LinkClass[name.upper()]: float(v) for name, v in plain["link_slowdown"].items()}
-        values["link_slowdown"] = MappingProxyType(links)
-        values["job_straggler"] = MappingProxyType(dict(values["job_straggler"]))
-        return cls(**values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the constants as plain JSON values."""
-        return {
-            "link_slowdown": {link.name.lower(): v for link, v in self.link_slowdown.items()},
-            "crowding": self.crowding,
-            "host_copy_bytes_per_s": self.host_copy_bytes_per_s,
-            "contention": self.contention,
-            "straggler": self.straggler,
-            "job_straggler": dict(self.job_straggler),
-            "bucket_s": self.bucket_s,
-            "piece_s": self.piece_s,
-            "pack_bytes_per_s": self.pack_bytes_per_s,
-        }
-
 
 @cache
 def fitted_constants() -> DataParallelConstants:
-    """Return the constants that come with the package.
-
-    Raises
-    ------
-    DamagedArtifactError
-        Their file cannot be read.
-    """
-    return DataParallelConstants.from_dict(fitted("data_parallel"))
+    """Return the constants that come with the package."""
+    return read_constants(DataParallelConstants, fitted("data_parallel"))

@@ -1,4 +1,4 @@
-"""Gradients cut into buckets, their collectives, and when the last is done; columns over jobs.
+"""Gradients cut into buckets, and the collectives on them; columns over jobs.
 
 Frameworks reduce gradients in buckets: a small first one, so that communication starts early,
 then larger ones (1 MiB and 25 MiB in PyTorch). A piece that is larger than a bucket has one of
@@ -19,6 +19,7 @@ from perfmodel.placement.collectives.collective_constants import Collective
 from perfmodel.placement.collectives.collectives import collective_time_s
 from perfmodel.placement.data_parallel.data_parallel_constants import DataParallelConstants
 from perfmodel.placement.data_parallel.step_profile import StepProfile
+from perfmodel.placement.data_parallel.streams import Buckets
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.topology.links import LinkClass
 
@@ -91,6 +92,13 @@ class GradientBuckets:
             value = getattr(self, one.name)
             columns[one.name] = value.reshape(value.shape[0], *extra, *value.shape[1:])
         return GradientBuckets(**columns)
+
+    @property
+    def buckets(self) -> Buckets:
+        """The same group by group, once spread over cells."""
+        ready, count = (np.moveaxis(column, -1, 0) for column in (self.ready, self.count))
+        shares = self.forward_share, self.backward_share, self.optimizer_share
+        return Buckets(tuple(zip(ready, count, strict=True)), *shares)
 
 
 def gradient_buckets(
@@ -245,52 +253,3 @@ def _wide(groups: CommGroups) -> CommGroups:
     return CommGroups(
         **{one.name: getattr(groups, one.name)[..., None] for one in fields(CommGroups)}
     )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Streams:
-    """What the streams of a step add up to, seconds; arrays over cells.
-
-    Parameters
-    ----------
-    compute_s : ndarray
-        Busy time of the compute stream.
-    exposed_s : ndarray
-        Time by which the step exceeds that.
-    communication_s : ndarray
-        Busy time of the communication stream.
-    """
-
-    compute_s: FloatArray
-    exposed_s: FloatArray
-    communication_s: FloatArray
-
-
-def reductions_end_s(rows: GradientBuckets, alone: FloatArray, each_s: FloatArray) -> FloatArray:
-    r"""Return when the last bucket has been worked on, beside the backward pass.
-
-    .. math:: e_i = \max(e_{i-1} + m_i c_i, r_i + c_i)
-
-    for groups of :math:`m_i` buckets: the last bucket of a group cannot start before it is ready.
-
-    Parameters
-    ----------
-    rows : GradientBuckets
-        Spread over the cells.
-    alone : ndarray, shape (...)
-        Time of the step on one accelerator.
-    each_s : ndarray, shape (..., groups)
-        Time of the collective on one bucket.
-
-    Returns
-    -------
-    ndarray, shape (...)
-        Seconds after the start of the step.
-    """
-    end = np.zeros(alone.shape)
-    backward_end = alone * (1 - rows.optimizer_share)
-    for group in range(rows.ready.shape[-1]):
-        one, many = each_s[..., group], rows.count[..., group]
-        ready = np.minimum(alone * rows.ready[..., group], backward_end)
-        end = np.where(many > 0, np.maximum(end + many * one, ready + one), end)
-    return end

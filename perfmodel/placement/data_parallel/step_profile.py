@@ -117,12 +117,7 @@ def _adding_s(piece: FloatArray) -> float:
 
 
 def typical_node_seconds(table: NodeTable) -> FloatArray:
-    """Return the time of each node on a typical accelerator; views take none.
-
-    Returns
-    -------
-    ndarray, shape (nodes,)
-    """
+    """Return the time of each node on a typical accelerator; views take none."""
     wide = table.column("input_item_bytes") >= _WIDE_ITEM_BYTES
     matrix = np.where(wide, _WIDE_MATRIX_FLOPS, _NARROW_MATRIX_FLOPS)
     rate = np.where(np.asarray(table.cost.engine_is_matrix), matrix, _VECTOR_FLOPS)

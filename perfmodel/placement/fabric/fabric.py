@@ -106,8 +106,6 @@ class Fabric:
         ----------
         catalog : Catalog or None
             None means the shipped one.
-        pointer : str
-            JSON pointer to the placement in the request.
         latencies : mapping of str to float or None
             Seconds of a hop by the name of the link, in place of those of
             :data:`.links.LINKS`; None means what was learned from collectives.
@@ -177,11 +175,6 @@ class Fabric:
         -------
         CommGroups
             One row a group; a single row of one rank for a pipeline of one stage.
-
-        Raises
-        ------
-        InvalidPlacementError
-            The plan does not fit the accelerators.
         """
         chosen = self._chosen(plan)
         key = _layout(dimension, chosen)
@@ -290,8 +283,3 @@ def _layout(dimension: Dimension, plan: Plan) -> _Layout:
         return (1, 1, False)
     # Pairs are not a stride and a size, so that they must not look like one.
     return (plan.pipeline, -min(plan.virtual_stages, 2), False)
-
-
-def data_groups(fabrics: Sequence[Fabric]) -> CommGroups:
-    """Return the group of all accelerators of each placement, one row a placement."""
-    return CommGroups.join([fabric.groups(Dimension.WORLD) for fabric in fabrics])

@@ -46,8 +46,6 @@ def link_of(spec: AcceleratorSpec, name: str | None = None, *, pointer: str = ""
         Fabric, the torus of its slice, else PCIe, or the host's memory (``none``) for cards
         that have no access to each other over PCIe. Bridges between cards have to be written,
         but for the parts that are sold with one.
-    pointer : str
-        JSON pointer to the name in the request.
 
     Raises
     ------

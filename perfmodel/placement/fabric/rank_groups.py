@@ -187,11 +187,6 @@ def neighbour_pairs(domains: LinkDomains, plan: Plan) -> CommGroups:
     ----------
     plan : Plan
         With ``data`` stated and ``pipeline`` above 1.
-
-    Returns
-    -------
-    CommGroups
-        Pairs.
     """
     stages = domains.set_of_rank().reshape(plan.pipeline, -1)
     if plan.virtual_stages > 1 and plan.pipeline > 2:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidPlacementError
-from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fabric.host_link import (
     link_of,
@@ -128,11 +127,6 @@ def scaling_groups(
         Whether few ranks of a mesh have what replicas are taken to have, or the links between them
         alone, as in :func:`.links.link_bandwidth`.
 
-    Returns
-    -------
-    CommGroups
-        One row a count.
-
     Raises
     ------
     InvalidPlacementError
@@ -145,12 +139,22 @@ def scaling_groups(
     >>> groups.hosts.tolist(), groups.largest_share.tolist()
     ([1.0, 1.0, 2.0], [1.0, 8.0, 8.0])
     """
-    ranks = _counted(counts, per_host)
+    ranks = np.asarray(counts, dtype=np.float64)
+    if per_host < 1 or ranks.size == 0 or ranks.min() < 1:
+        raise InvalidPlacementError(
+            f"Counts and accelerators of a host must be at least 1; got {per_host} of a host and "
+            f"{ranks.min() if ranks.size else 'no counts'}."
+        )
     own = with_latency(link_of(spec, link), latencies)
     hosts = np.ceil(ranks / per_host)
     if network is None and own.joins_hosts:
         hosts = np.where(ranks <= own.most, 1.0, hosts)
-    largest = np.where(hosts > 1, float(per_host), ranks)
+    several = hosts > 1
+    largest = np.where(several, float(per_host), ranks)
+    wire = network or default_network([spec])
+    sent = np.minimum(
+        wire.shared_bytes_per_s, largest * min(wire.adapter_bytes_per_s, slot_bytes_per_s(spec))
+    )
     return CommGroups(
         ranks=ranks,
         hosts=hosts,
@@ -158,29 +162,7 @@ def scaling_groups(
         intra_class=np.full(ranks.shape, int(own.link_class)),
         intra_bytes_per_s=own.bandwidth(largest, steady=steady),
         intra_latency_s=np.full(ranks.shape, own.latency_s),
-        **_between(spec, network or default_network([spec]), hosts, largest),
+        inter_class=np.where(several, int(network_class(wire)), int(LinkClass.NONE)),
+        inter_bytes_per_s=np.where(several, sent, np.inf),
+        inter_latency_s=np.where(several, wire.latency_s, 0.0),
     )
-
-
-def _counted(counts: npt.ArrayLike, per_host: int) -> FloatArray:
-    ranks = np.asarray(counts, dtype=np.float64)
-    if per_host < 1 or ranks.size == 0 or ranks.min() < 1:
-        raise InvalidPlacementError(
-            f"Counts and accelerators of a host must be at least 1; got {per_host} of a host and "
-            f"{ranks.min() if ranks.size else 'no counts'}."
-        )
-    return ranks
-
-
-def _between(
-    spec: AcceleratorSpec, network: Network, hosts: FloatArray, largest: FloatArray
-) -> dict[str, npt.NDArray[Any]]:
-    """Return what joins the hosts of each group; groups on one host need nothing."""
-    is_spread = hosts > 1
-    reach = min(network.adapter_bytes_per_s, slot_bytes_per_s(spec))
-    shared = network.shared_bytes_per_s
-    return {
-        "inter_class": np.where(is_spread, int(network_class(network)), int(LinkClass.NONE)),
-        "inter_bytes_per_s": np.where(is_spread, np.minimum(shared, largest * reach), np.inf),
-        "inter_latency_s": np.where(is_spread, network.latency_s, 0.0),
-    }

@@ -9,8 +9,8 @@ The split takes the whole numbers that make :math:`T` smallest: the split in fra
 finish together, rounded down, and what is left over one by one to the replica that then finishes
 first. That is optimal, since no :math:`T_r` falls with its batch.
 
-What is left out: gradients of unequal batches have to be weighted by them, which costs nothing;
-memory has its own bound, given as the most samples of a replica.
+What is left out: gradients of unequal batches have to be weighted by them, which costs nothing; and
+the memory of a replica.
 """
 
 from __future__ import annotations
@@ -114,15 +114,8 @@ class AffineSteps:
         return cls(fixed_s=fixed, per_sample_s=(step - fixed) / batch)
 
 
-def proportional_split(
-    global_batch: int, steps: AffineSteps, *, most_samples: npt.ArrayLike | None = None
-) -> DealtBatch:
+def proportional_split(global_batch: int, steps: AffineSteps) -> DealtBatch:
     """Deal out a batch so that the step is as short as it can be.
-
-    Parameters
-    ----------
-    most_samples : array-like of int, shape (replicas,), or None
-        Most that fits each replica's memory.
 
     Returns
     -------
@@ -132,7 +125,7 @@ def proportional_split(
     Raises
     ------
     InvalidInputError
-        A batch below one, or above what all replicas together can hold.
+        A batch below one.
 
     Examples
     --------
@@ -141,42 +134,28 @@ def proportional_split(
     >>> split.samples.tolist(), split.step_time_s
     ([6, 2], 6.0)
     """
-    most = np.full(len(steps.fixed_s), global_batch, dtype=np.int64)
-    if most_samples is not None:
-        most = np.minimum(most, np.asarray(most_samples, dtype=np.int64))
-    _check(global_batch, most)
-    samples = np.minimum(_whole_samples(steps, _finish_s(global_batch, steps, most)), most)
-    # Replicas that finish together round down together: at most one sample each is left over.
-    for _ in range(global_batch - int(samples.sum())):
-        after = np.where(samples < most, steps.times_s(samples + 1), np.inf)
-        samples[int(np.argmin(after))] += 1
-    return DealtBatch(samples=samples, times_s=steps.times_s(samples))
-
-
-def _finish_s(global_batch: int, steps: AffineSteps, most: IntArray) -> float:
-    """Return the latest time by which whole samples do not add up to more than the batch."""
-    low, high = 0.0, float((steps.fixed_s + steps.per_sample_s * global_batch).max())
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        done = int(np.minimum(_whole_samples(steps, middle), most).sum())
-        low, high = (low, middle) if done > global_batch else (middle, high)
-    return low
-
-
-def _whole_samples(steps: AffineSteps, time_s: float) -> IntArray:
-    whole = np.floor((time_s - steps.fixed_s) / steps.per_sample_s)
-    return np.asarray(np.maximum(whole, 0), dtype=np.int64)
-
-
-def _check(global_batch: int, most: IntArray) -> None:
     if global_batch < 1:
         raise InvalidInputError(
             f"A global batch needs at least one sample; got {global_batch}.",
             pointer="/job/batch_size",
         )
-    if int(most.sum()) < global_batch:
-        raise InvalidInputError(
-            f"The replicas hold {int(most.sum())} samples together, fewer than the batch of "
-            f"{global_batch}.",
-            pointer="/job/batch_size",
-        )
+    samples = _whole_samples(steps, _finish_s(global_batch, steps), global_batch)
+    # Replicas that finish together round down together: at most one sample each is left over.
+    for _ in range(global_batch - int(samples.sum())):
+        samples[int(np.argmin(steps.times_s(samples + 1)))] += 1
+    return DealtBatch(samples=samples, times_s=steps.times_s(samples))
+
+
+def _finish_s(global_batch: int, steps: AffineSteps) -> float:
+    """Return the latest time by which whole samples do not add up to more than the batch."""
+    low, high = 0.0, float((steps.fixed_s + steps.per_sample_s * global_batch).max())
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        done = int(_whole_samples(steps, middle, global_batch).sum())
+        low, high = (low, middle) if done > global_batch else (middle, high)
+    return low
+
+
+def _whole_samples(steps: AffineSteps, time_s: float, most: int) -> IntArray:
+    whole = np.floor((time_s - steps.fixed_s) / steps.per_sample_s)
+    return np.asarray(np.clip(whole, 0, most), dtype=np.int64)

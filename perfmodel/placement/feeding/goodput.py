@@ -103,31 +103,6 @@ def statistical_efficiency(
     return np.asarray((phi + first) / (phi + np.asarray(global_batch, dtype=np.float64)))
 
 
-def goodput(
-    global_batch: npt.ArrayLike,
-    step_time_s: npt.ArrayLike,
-    noise: npt.ArrayLike,
-    initial_batch: npt.ArrayLike,
-) -> FloatArray:
-    """Return throughput times statistical efficiency; everything broadcasts.
-
-    Parameters
-    ----------
-    global_batch : array-like
-        Samples of a step of all replicas.
-    noise, initial_batch : array-like
-        As for :func:`statistical_efficiency`.
-
-    Returns
-    -------
-    ndarray
-        Samples per second, counted as at the initial batch.
-    """
-    batch = np.asarray(global_batch, dtype=np.float64)
-    rate = batch / np.asarray(step_time_s, dtype=np.float64)
-    return np.asarray(rate * statistical_efficiency(batch, noise, initial_batch))
-
-
 def best_batch(adaptation: BatchAdaptation, replicas: int, step_times: StepTimes) -> Batch:
     """Return the batch within bounds with the greatest goodput.
 
@@ -155,12 +130,13 @@ def best_batch(adaptation: BatchAdaptation, replicas: int, step_times: StepTimes
     total = batch * accumulation * replicas
     time_s = np.asarray(step_times(batch, accumulation), dtype=np.float64)
     noise, first = adaptation.gradient_noise_scale, adaptation.initial_batch_size
-    gain = goodput(total, time_s, noise, first)
+    rate, efficiency = total / time_s, statistical_efficiency(total, noise, first)
+    gain = rate * efficiency
     best = int(np.argmax(gain))
     return Batch(
         goodput=float(gain[best]),
-        samples_per_second=float(total[best] / time_s[best]),
-        efficiency=float(statistical_efficiency(total[best], noise, first)),
+        samples_per_second=float(rate[best]),
+        efficiency=float(efficiency[best]),
         batch_size=int(batch[best]),
         accumulation_steps=int(accumulation[best]),
         global_batch_size=int(total[best]),

@@ -8,6 +8,7 @@ from enum import StrEnum
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.ir import Graph, Tensor
 from perfmodel.placement.fitted import fitted
+from perfmodel.placement.fitted.forms import read_constants
 from perfmodel.types import Role
 
 #: Mean stored photo of ImageNet: 138 GB in 1.28 million files, of 500 x 375 pixels.
@@ -84,7 +85,7 @@ class InputConstants:
     @classmethod
     def fitted(cls) -> InputConstants:
         """Return the constants that come with the package."""
-        return cls(**fitted("feeding"))
+        return read_constants(cls, fitted("feeding"))
 
     def cpu_s(
         self,

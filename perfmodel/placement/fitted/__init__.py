@@ -26,11 +26,6 @@ def fitted(part: str) -> Mapping[str, Any]:
     part : str
         Name of a file in this folder without its ending.
 
-    Returns
-    -------
-    mapping
-        What the part wrote under ``constants``.
-
     Raises
     ------
     DamagedArtifactError

@@ -17,6 +17,7 @@ coregionalisation).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,10 +37,13 @@ from perfmodel.placement.job_types.cell_likeness import (
 from perfmodel.placement.job_types.job_type_cells import JobTypeCells
 
 #: Effects of a place at every batch size, and those that grow with the logarithm of it.
-STEADY = (
-    "one", "speed", "device", "several", "crossing", "count", "wire", "device_several",
-    "device_crossing", "device_count", "crossing_count", "cell",
-)  # fmt: skip
+STEADY: Mapping[str, str] = {
+    name: name
+    for name in (
+        "one", "speed", "device", "several", "crossing", "count", "wire", "device_several",
+        "device_crossing", "device_count", "crossing_count", "cell",
+    )
+}  # fmt: skip
 GROWING: Mapping[str, str] = {
     "batch": "one", "device_batch": "device", "batch_several": "several",
 }  # fmt: skip
@@ -60,16 +64,12 @@ def variance_names() -> tuple[str, ...]:
 
 
 def covariance(a: JobTypeCells, b: JobTypeCells, variances: Mapping[str, float]) -> FloatArray:
-    """Return the covariance of the log step times of two sets of cells.
+    """Return the covariance of the log step times of two sets of cells, (len(a), len(b)).
 
     Parameters
     ----------
     variances : mapping of str to float
         By :func:`variance_names`; one that is missing is 0.
-
-    Returns
-    -------
-    ndarray, shape (len(a), len(b))
     """
     jobs, places = (jobs_of(a), jobs_of(b)), (places_of(a), places_of(b))
     left, right = a.take(jobs[0].first), b.take(jobs[1].first)
@@ -78,9 +78,9 @@ def covariance(a: JobTypeCells, b: JobTypeCells, variances: Mapping[str, float])
     acts = effects(a.take(places[0].first), b.take(places[1].first))
     total = np.zeros((len(a), len(b)))
     for level in LEVELS:
-        for by, share in ((_steady, alike[level]), (_growing, alike[level] * grown)):
-            amount = by(level, acts, variances)
-            if amount is not None:
+        for chosen, share in ((STEADY, alike[level]), (GROWING, alike[level] * grown)):
+            amount = _amount(chosen, level, acts, variances)
+            if np.any(amount):
                 total += _spread(share, *jobs) * _spread(amount, *places)
     _add_settings(total, a, b, variances)
     _add_slowdown(total, a, b, variances, alike, jobs)
@@ -101,38 +101,27 @@ def own_variance(cells: JobTypeCells, variances: Mapping[str, float]) -> FloatAr
     grown = doublings(cells.batch_size) ** 2
     total = np.full(len(cells), variances.get("itself", 0.0))
     for level in LEVELS:
-        steady, growing = _steady(level, acts, variances), _growing(level, acts, variances)
-        total += 0.0 if steady is None else steady[kinds.index]
-        total += 0.0 if growing is None else growing[kinds.index] * grown
+        for chosen, times in ((STEADY, 1.0), (GROWING, grown)):
+            amount = _amount(chosen, level, acts, variances)
+            total += amount[kinds.index] * times if np.any(amount) else 0.0
     slowdown = sum(value for name, value in variances.items() if name.startswith("pair"))
     settings = np.asarray(cells.settings != "", dtype=np.float64)
     return total + cells.is_shared * slowdown + settings * variances.get("settings", 0.0)
 
 
-def _steady(
-    level: str, acts: Mapping[str, FloatArray], variances: Mapping[str, float]
-) -> FloatArray | None:
-    return _sum({name: name for name in STEADY}, level, acts, variances)
-
-
-def _growing(
-    level: str, acts: Mapping[str, FloatArray], variances: Mapping[str, float]
-) -> FloatArray | None:
-    return _sum(GROWING, level, acts, variances)
-
-
-def _sum(
+def _amount(
     chosen: Mapping[str, str],
     level: str,
     acts: Mapping[str, FloatArray],
     variances: Mapping[str, float],
-) -> FloatArray | None:
+) -> Any:
+    """Return how much effects that a level shares vary together, by the cells they act on."""
     parts = [
         variance * acts[on]
         for name, on in chosen.items()
         if (variance := variances.get(f"{level}.{name}", 0.0))
     ]
-    return np.sum(parts, axis=0) if parts else None
+    return np.sum(parts, axis=0) if parts else 0.0
 
 
 def _add_settings(

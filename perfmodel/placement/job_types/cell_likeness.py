@@ -113,13 +113,9 @@ def effects(a: JobTypeCells, b: JobTypeCells) -> dict[str, FloatArray]:
 
 
 def nearest_cells(asked: JobTypeCells, known: JobTypeCells, most: int = 3) -> IntArray:
-    """Return the known cells nearest to each asked one, best first.
+    """Return the known cells nearest to each asked one, best first, as positions.
 
     Doublings of batch, accelerators and hosts count alike; another device counts as many.
-
-    Returns
-    -------
-    ndarray of int, shape (asked, up to most)
     """
     away = _OTHER_DEVICE * (1 - equal(asked.accelerator, known.accelerator))
     for name in ("batch_size", "count", "hosts"):

@@ -29,9 +29,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.errors import DamagedArtifactError, InvalidInputError
+from perfmodel.errors import InvalidInputError
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.placement.fitted import fitted
+from perfmodel.placement.fitted.forms import refused
 from perfmodel.placement.job_types.cell_covariance import covariance, own_variance, same_cells
 from perfmodel.placement.job_types.cell_likeness import FEATURES, features
 from perfmodel.placement.job_types.job_type_cells import JobTypeCells
@@ -75,25 +76,14 @@ class JobTypePrior:
 
     @classmethod
     def from_constants(cls, constants: Mapping[str, Any]) -> JobTypePrior:
-        """Read a prior from plain JSON values.
-
-        Raises
-        ------
-        DamagedArtifactError
-            A part is missing or is no number.
-        """
-        try:
+        """Read a prior; raises DamagedArtifactError where a part is missing or is no number."""
+        with refused("job types"):
             return cls(
                 mean=np.array([float(constants["mean"][name]) for name in FEATURES]),
                 variances={name: float(std) ** 2 for name, std in constants["deviations"].items()},
                 noise_variance=float(constants["noise"]) ** 2,
                 quantiles={rung: float(constants["quantiles"][rung]) for rung in RUNGS},
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DamagedArtifactError(
-                f"The prior of job types cannot be read ({error!r}). Install the package again, "
-                "or run: perfmodel fit-placement --part job_types."
-            ) from error
 
     @classmethod
     @cache
@@ -181,16 +171,6 @@ def _given(table: JobTypeTable, rows: bytes) -> _Given:
     chosen = np.frombuffer(rows, dtype=np.int64)
     log_s = np.log(table.step_time_s[chosen])
     return _Given.of(table.cells.take(chosen), log_s, table.prior)
-
-
-def complete(
-    known: JobTypeCells,
-    step_time_s: npt.ArrayLike,
-    asked: JobTypeCells,
-    prior: JobTypePrior | None = None,
-) -> Completion:
-    """Answer cells by known ones; see :class:`JobTypeTable`."""
-    return JobTypeTable(known, step_time_s, prior).complete(asked)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

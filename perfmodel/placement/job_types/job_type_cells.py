@@ -7,8 +7,8 @@ placement, alone or beside another job. What a name stands for is never looked a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -129,61 +129,41 @@ def job_type_cells(
     modes = [mode] * len(jobs) if isinstance(mode, Mode) else list(mode)
     in_modes = list(zip(jobs, modes, strict=True))
     named = {(job, of): named_job(*job, of) for job, of in dict.fromkeys(in_modes)}
-    types = [named[one] for one in in_modes]
-    places = [described[placement] for placement in placements]
-    return JobTypeCells(
-        job_type=_words([name for name, _ in types]),
-        batch_size=_numbers([batch_size for _, batch_size in types]),
-        accelerator=_words([place.accelerator for place in places]),
-        log_speed=_numbers([place.log_speed for place in places]),
-        count=_numbers([place.accelerators for place in places]),
-        hosts=_numbers([place.hosts for place in places]),
-        network=_words([place.network for place in places]),
-        log_wire=_numbers([place.log_wire for place in places]),
-        shares=_words([place.shares for place in places]),
-        settings=_words([place.settings for place in places]),
-        partner_type=_words([place.partner_type for place in places]),
-        partner_batch=_numbers([place.partner_batch for place in places]),
-    )
+    rows: list[dict[str, Any]] = [
+        {**described[placement], "job_type": name, "batch_size": batch_size}
+        for placement, (name, batch_size) in zip(
+            placements, (named[one] for one in in_modes), strict=True
+        )
+    ]
+    columns: dict[str, Any] = {
+        one.name: np.array(
+            [row[one.name] for row in rows], dtype=np.str_ if one.name in _WORDS else np.float64
+        )
+        for one in fields(JobTypeCells)
+    }
+    return JobTypeCells(**columns)
 
 
-class _Place(NamedTuple):
-    accelerator: str
-    log_speed: float
-    accelerators: int
-    hosts: int
-    network: str
-    log_wire: float
-    shares: str
-    settings: str
-    partner_type: str
-    partner_batch: int
+_WORDS = ("job_type", "accelerator", "network", "shares", "settings", "partner_type")
 
 
-def _words(values: list[str]) -> StrArray:
-    return np.array(values, dtype=np.str_)
-
-
-def _numbers(values: Sequence[float]) -> FloatArray:
-    return np.array(values, dtype=np.float64)
-
-
-def _place(placement: Placement, catalog: Catalog) -> _Place:
+def _place(placement: Placement, catalog: Catalog) -> dict[str, Any]:
+    """Return what :class:`JobTypeCells` holds of a placement."""
     specs = {spec.name: spec for spec in (_held(n.accelerator, catalog) for n in placement.nodes)}
     network, wire = _wire(placement)
     partner, partner_batch = _partner(placement)
-    return _Place(
-        accelerator="+".join(sorted(specs)),
-        log_speed=min(log_speed(spec) for spec in specs.values()),
-        accelerators=placement.accelerator_count,
-        hosts=placement.host_count,
-        network=network,
-        log_wire=wire,
-        shares=_shares(placement),
-        settings=_settings(placement),
-        partner_type=partner,
-        partner_batch=partner_batch,
-    )
+    return {
+        "accelerator": "+".join(sorted(specs)),
+        "log_speed": min(log_speed(spec) for spec in specs.values()),
+        "count": placement.accelerator_count,
+        "hosts": placement.host_count,
+        "network": network,
+        "log_wire": wire,
+        "shares": _shares(placement),
+        "settings": _settings(placement),
+        "partner_type": partner,
+        "partner_batch": partner_batch,
+    }
 
 
 def has_accelerators(catalog: Catalog, placement: Placement) -> bool:

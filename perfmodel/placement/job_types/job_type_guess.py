@@ -56,11 +56,6 @@ def job_type_profile(
     optimizer_states : float
         fp32 numbers that the optimizer keeps of each parameter.
 
-    Raises
-    ------
-    InvalidInputError
-        No parameters.
-
     Examples
     --------
     >>> job_type_profile(samples=8, parameter_count=1e6).gradient_bytes
@@ -125,11 +120,6 @@ class JobTypeGuess:
         alone_s : ndarray, shape (steps,)
             One micro-batch without synchronisation, s, > 0.
         batch_size, log_speed : ndarray, shape (steps,)
-
-        Raises
-        ------
-        InvalidInputError
-            No steps.
 
         Examples
         --------

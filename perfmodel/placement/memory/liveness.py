@@ -77,10 +77,6 @@ class Lifetimes:
         Parameters
         ----------
         chosen : ndarray of bool, shape (allocations,)
-
-        Returns
-        -------
-        ndarray, shape (nodes,)
         """
         change = np.zeros(self.node_count + 1)
         np.add.at(change, self.birth[chosen], self.size_bytes[chosen])

@@ -406,13 +406,7 @@ def _beyond(deviations: float) -> float:
 
 
 def peak_tensor_bytes(graph: Graph) -> float:
-    """Return the most bytes that the tensors of a step occupy at one time.
-
-    Returns
-    -------
-    float
-        Bytes, without what framework and allocator hold.
-    """
+    """Return the most bytes that the tensors of a step alone occupy at one time."""
     if not graph.tensors:
         return 0.0
     lives = lifetimes(graph)

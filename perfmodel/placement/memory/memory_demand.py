@@ -113,10 +113,6 @@ def demand_bytes(parts: MemoryParts, around: Overhead) -> FloatArray:
     ----------
     around : Overhead
         Of the same cells.
-
-    Returns
-    -------
-    ndarray, shape (cells,)
     """
     on_device = around.has_allocator
     scale = np.where(on_device, parts.reserved_ratio * around.factor, 1.0)

@@ -31,12 +31,12 @@ Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Paramet
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.features.arrays import FloatArray
+from perfmodel.features.arrays import Columns, FloatArray
 from perfmodel.placement.memory.memory_profile import MemoryProfile
 from perfmodel.placement.topology.topology import Offload, Schedule
 
@@ -50,7 +50,7 @@ _BUCKET_BYTES = 25 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MemoryParts:
+class MemoryParts(Columns):
     """Bytes on one accelerator, for many cells at once.
 
     Parameters
@@ -219,26 +219,23 @@ def _parameter_bytes(
 
 
 def stacked(parts: list[MemoryParts]) -> MemoryParts:
-    """Return the cells of several parts one after another.
-
-    Parameters
-    ----------
-    parts : list of MemoryParts
-        At least one.
-    """
+    """Return the cells of several parts one after another; at least one."""
     most = max(part.activation_corners.shape[1] for part in parts)
 
-    def joined(name: str) -> FloatArray:
-        columns = [getattr(part, name) for part in parts]
-        if name.endswith("corners"):
-            # Repeating the last corner changes no maximum.
-            columns = [
-                np.pad(column, ((0, 0), (0, most - column.shape[1])), mode="edge")
-                for column in columns
-            ]
-        return np.concatenate(columns)
+    def padded(corners: FloatArray) -> FloatArray:
+        # Repeating the last corner changes no maximum.
+        return np.pad(corners, ((0, 0), (0, most - corners.shape[1])), mode="edge")
 
-    return MemoryParts(**{name: joined(name) for name in MemoryParts.__dataclass_fields__})
+    return MemoryParts.join(
+        [
+            replace(
+                part,
+                activation_corners=padded(part.activation_corners),
+                gradient_corners=padded(part.gradient_corners),
+            )
+            for part in parts
+        ]
+    )
 
 
 def _passing(profile: MemoryProfile, plan: MemoryPlan, in_flight: FloatArray) -> FloatArray:

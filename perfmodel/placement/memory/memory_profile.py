@@ -12,9 +12,7 @@ of them stands for thousands of nodes, exactly.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -79,27 +77,6 @@ class MemoryProfile:
         """Most bytes of tensors at one time, on one accelerator and without any overhead."""
         passing = float((self.activation_corners + self.gradient_corners).max())
         return self.held_bytes + max(passing, self.gradient_bytes + self.optimizer_bytes)
-
-    def to_arrays(self) -> dict[str, Any]:
-        """Return the fields as arrays, to be kept in a file."""
-        return {field.name: np.array(getattr(self, field.name)) for field in fields(self)}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any]) -> MemoryProfile:
-        """Return the profile that :meth:`to_arrays` took apart.
-
-        Raises
-        ------
-        KeyError
-            A field is missing.
-        """
-        values = {field.name: arrays[field.name] for field in fields(cls)}
-        return cls(
-            **{
-                name: value if np.ndim(value) else np.asarray(value).item()
-                for name, value in values.items()
-            }
-        )
 
 
 def tensors_of(peak_bytes: float) -> MemoryProfile:

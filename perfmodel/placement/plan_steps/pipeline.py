@@ -67,10 +67,6 @@ def pipeline_time_s(
     virtual_stages : int
         Chunks of a stage; more than one only where the schedule is interleaved.
 
-    Returns
-    -------
-    ndarray, shape (cells,)
-
     Examples
     --------
     Two stages of 1 s forward and 2 s backward, four micro-batches: five slots of 3 s.

@@ -85,11 +85,8 @@ class PlanChoice:
             )
 
 
-def _columns(kind: type, values: Sequence[Any]) -> dict[str, FloatArray]:
-    return {
-        one.name: np.array([getattr(value, one.name) for value in values], dtype=np.float64)
-        for one in fields(kind)
-    }
+#: What a choice says itself; its plan says the rest.
+_OF_CHOICE = frozenset({"micro_batch", "micro_batches", "checkpointing"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,7 +120,8 @@ class ShapeColumns(Columns):
     @classmethod
     def of(cls, shapes: Sequence[TransformerShape]) -> ShapeColumns:
         """Return the columns of some transformers."""
-        return cls(**_columns(cls, shapes))
+        values = {one.name: [getattr(shape, one.name) for shape in shapes] for one in fields(cls)}
+        return cls(**{name: np.array(one, dtype=np.float64) for name, one in values.items()})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,17 +145,12 @@ class PlanColumns(Columns):
     @classmethod
     def of(cls, choices: Sequence[PlanChoice]) -> PlanColumns:
         """Return the columns of some choices."""
-        rows = [
-            (
-                c.plan.data, c.plan.tensor, c.plan.pipeline, c.plan.expert, c.plan.context,
-                c.plan.zero_stage, c.plan.sequence_parallel, SCHEDULES.index(c.plan.schedule),
-                c.plan.virtual_stages, c.micro_batch, c.micro_batches, c.checkpointing,
-                c.plan.replicate,
-            )
-            for c in choices
-        ]  # fmt: skip
-        table = np.array(rows, dtype=np.float64).reshape(len(rows), len(fields(cls)))
-        return cls(**{one.name: table[:, i] for i, one in enumerate(fields(cls))})
+        table: dict[str, list[Any]] = {one.name: [] for one in fields(cls)}
+        for choice in choices:
+            for name, column in table.items():
+                column.append(getattr(choice if name in _OF_CHOICE else choice.plan, name))
+        table["schedule"] = [SCHEDULES.index(schedule) for schedule in table["schedule"]]
+        return cls(**{name: np.array(one, dtype=np.float64) for name, one in table.items()})
 
     @property
     def accelerators(self) -> FloatArray:
@@ -367,10 +360,10 @@ class PlanGroups(Columns):
         """Return the slowest groups of each dimension of some plans for one set of hosts."""
         # Plans of equal degrees have equal groups.
         degrees = [(p.data, p.tensor, p.pipeline, p.context, p.expert, p.replicate) for p in plans]
-        place = {key: position for position, key in enumerate(dict.fromkeys(degrees))}
-        first = {key: plan for key, plan in zip(reversed(degrees), reversed(plans), strict=True)}
+        first = dict(zip(reversed(degrees), reversed(plans), strict=True))
+        place = {key: position for position, key in enumerate(first)}
         rows = np.array([place[key] for key in degrees], dtype=np.int64)
-        distinct = [first[key] for key in place]
+        distinct = list(first.values())
         return cls(
             **{
                 name: fabric.slowest_groups(dimension, distinct).take(rows)

@@ -11,16 +11,15 @@ launches operators, and what lies between products is fused into them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
-from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.arrays import BoolArray
 from perfmodel.placement.fitted import fitted
+from perfmodel.placement.fitted.forms import read_constants
 
 
 class Stack(StrEnum):
@@ -121,27 +120,9 @@ class PlanConstants:
     overhead_s: float = 1e-3
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> PlanConstants:
-        """Read constants from JSON values; those that are missing keep their default.
-
-        Raises
-        ------
-        DamagedArtifactError
-            A name that is unknown, or a value that is no finite number above zero.
-        """
-        known = {one.name for one in fields(cls)}
-        for name, value in values.items():
-            if name not in known or not isinstance(value, int | float) or not 0 <= value < 1e9:
-                raise DamagedArtifactError(
-                    f"The constants of plans hold {name} = {value!r}, which means nothing. "
-                    "Install the package again, or run: perfmodel fit-placement --part plans."
-                )
-        return cls(**values)
-
-    @classmethod
     def fitted(cls, stack: Stack = Stack.TORCH) -> PlanConstants:
         """Return the constants fitted on published steps."""
-        return cls.from_dict(fitted("plans")[stack.value])
+        return read_constants(cls, fitted("plans")[stack.value], least=0.0)
 
 
 def chosen(where: BoolArray, first: PlanConstants, second: PlanConstants) -> PlanConstants:

@@ -30,7 +30,7 @@ Left out: reduction of tied tables between first and last stage, imbalance betwe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -95,7 +95,7 @@ def plan_step(
         overhead_s=np.full(len(cells), constants.overhead_s),
         communication_s=_all_communication_s(cells, between, constants),
     )
-    busy = micro_batches * (passes.first_s + (cells.plan.pipeline - 1) * passes.inner_s)
+    busy = micro_batches * (passes.table_s.sum(axis=0) + (cells.plan.pipeline - 1) * passes.inner_s)
     busy = (busy + micro_batches * passes.last_s) / cells.plan.pipeline
     return PlanStep(
         parts=parts,
@@ -106,40 +106,30 @@ def plan_step(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _StagePasses:
-    """One micro-batch on the stages of a pipeline; seconds.
+    """One micro-batch on the stages of a pipeline: forward and backward passes, shape (2, rows).
 
-    ``layer_forward_s`` and ``layer_backward_s`` with what is exposed of their communication;
-    ``first`` and ``last`` are what the ends have beyond their layers.
+    ``layer_s`` with what is exposed of its communication, which is ``exchange_s`` of a mean stage;
+    ``table_s`` and ``output_s`` are what the ends have beyond their layers.
     """
 
-    layer_forward_s: FloatArray
-    layer_backward_s: FloatArray
-    start_forward_s: FloatArray
-    start_backward_s: FloatArray
-    table_forward_s: FloatArray
-    table_backward_s: FloatArray
-    output_forward_s: FloatArray
-    output_backward_s: FloatArray
+    layer_s: FloatArray
+    start_s: FloatArray
+    table_s: FloatArray
+    output_s: FloatArray
     exchange_s: FloatArray
     layers: FloatArray
     pipeline: FloatArray
 
     @property
     def inner_s(self) -> FloatArray:
-        """Forward and backward pass of the layers of a mean stage."""
-        layer = self.layer_forward_s + self.layer_backward_s
-        start = self.start_forward_s + self.start_backward_s
-        return self.layers / self.pipeline * layer + start
-
-    @property
-    def first_s(self) -> FloatArray:
-        """What the tables add."""
-        return self.table_forward_s + self.table_backward_s
+        """Both passes of the layers of a mean stage."""
+        layers_s = self.layers / self.pipeline * self.layer_s.sum(axis=0)
+        return np.asarray(layers_s + self.start_s.sum(axis=0))
 
     @property
     def last_s(self) -> FloatArray:
         """A stage with what the output adds."""
-        return self.inner_s + self.output_forward_s + self.output_backward_s
+        return np.asarray(self.inner_s + self.output_s[0] + self.output_s[1])
 
 
 def _stage_passes(cells: PlanCells, between: Exchanges, constants: PlanConstants) -> _StagePasses:
@@ -149,41 +139,32 @@ def _stage_passes(cells: PlanCells, between: Exchanges, constants: PlanConstants
     scatter = np.where(stage >= 2, factor * between.scatter_layer_s, 0.0)
     ends_gather = np.where(stage >= 3, factor * between.gather_ends_s, 0.0)
     ends_scatter = np.where(stage >= 2, factor * between.scatter_ends_s, 0.0)
-    layer = _slowed(cells, layer_times(cells, between, constants), constants)
-    table = _slowed(cells, embedding_times(cells, constants), constants)
-    output = _slowed(cells, head_times(cells, constants), constants)
-    forward = layer.forward_s + layer.forward_exchange_s
-    backward = layer.backward_s + layer.backward_exchange_s
-    shown = (
-        _hide(forward, gather, constants) - forward,
-        _hide(backward, gather + scatter, constants) - backward,
-    )
-    exchange = shown[0] + shown[1] + layer.forward_exchange_s + layer.backward_exchange_s
-    starts = 2 * gather + scatter
+    layer = layer_times(cells, between, constants)
+    inside = np.stack((layer.forward_exchange_s, layer.backward_exchange_s))
+    alone = _slowed(cells, layer, constants) + inside
+    starts = np.stack((gather, gather + scatter))
+    shown = _hide(alone, starts, constants) - alone
+    exchange = shown[0] + shown[1] + inside[0] + inside[1]
+    begun = 2 * gather + scatter
     layers, pipeline = cells.shape.layers, cells.plan.pipeline
     return _StagePasses(
-        layer_forward_s=forward + shown[0],
-        layer_backward_s=backward + shown[1],
-        start_forward_s=gather,
-        start_backward_s=gather + scatter,
-        table_forward_s=table.forward_s + ends_gather,
-        table_backward_s=table.backward_s + ends_scatter,
-        output_forward_s=output.forward_s,
-        output_backward_s=output.backward_s,
-        exchange_s=layers / pipeline * exchange + starts + (ends_gather + ends_scatter) / pipeline,
+        layer_s=alone + shown,
+        start_s=starts,
+        table_s=_slowed(cells, embedding_times(cells, constants), constants)
+        + np.stack((ends_gather, ends_scatter)),
+        output_s=_slowed(cells, head_times(cells, constants), constants),
+        exchange_s=layers / pipeline * exchange + begun + (ends_gather + ends_scatter) / pipeline,
         layers=layers,
         pipeline=pipeline,
     )
 
 
-def _slowed(cells: PlanCells, passes: PassTimes, constants: PlanConstants) -> PassTimes:
-    """Return computation as slow as the slowest host is expected to be."""
+def _slowed(cells: PlanCells, passes: PassTimes, constants: PlanConstants) -> FloatArray:
+    """Return the computation of both passes, as slow as the slowest host is expected to be."""
     groups = cells.groups
     stages = np.where(groups.pipeline.hosts > 1, cells.plan.pipeline, 1.0)
     factor = 1 + constants.straggler * np.log2(groups.data.hosts * stages)
-    return replace(
-        passes, forward_s=factor * passes.forward_s, backward_s=factor * passes.backward_s
-    )
+    return np.asarray(factor * np.stack((passes.forward_s, passes.backward_s)))
 
 
 def _hide(compute: FloatArray, communication: FloatArray, constants: PlanConstants) -> FloatArray:
@@ -196,8 +177,7 @@ def _pipeline_s(
 ) -> FloatArray:
     """Run the pipelines: cells with as many stages, one schedule and as many chunks together."""
     plan = cells.plan
-    alone = passes.first_s + passes.last_s
-    time_s = plan.micro_batches * alone
+    time_s = plan.micro_batches * (passes.table_s.sum(axis=0) + passes.last_s)
     sends = constants.send_factor * between.send_s + constants.send_latency_s
     keys = np.stack((plan.pipeline, plan.schedule, plan.virtual_stages), axis=1)
     for key in np.unique(keys[plan.pipeline > 1], axis=0):
@@ -211,28 +191,21 @@ def _pipeline_s(
             SCHEDULES[int(key[1])],
             virtual_stages=int(key[2]),
         )
-    return time_s
+    return np.asarray(time_s)
 
 
-def _by_stage(
-    passes: _StagePasses, rows: npt.NDArray[np.int64], stages: int
-) -> tuple[FloatArray, FloatArray]:
-    """Return both passes of every stage, shape (rows, stages).
+def _by_stage(passes: _StagePasses, rows: npt.NDArray[np.int64], stages: int) -> FloatArray:
+    """Return both passes of every stage, shape (2, rows, stages).
 
     Layers that do not divide evenly go to inner stages first: both ends have work beside theirs.
     """
     layers = passes.layers[rows][:, None]
     turn = np.roll(np.arange(stages), 1) if stages > 2 else np.arange(stages)
     held = np.floor(layers / stages) + (turn < layers % stages)
-    forward = held * passes.layer_forward_s[rows][:, None] + passes.start_forward_s[rows][:, None]
-    backward = (
-        held * passes.layer_backward_s[rows][:, None] + passes.start_backward_s[rows][:, None]
-    )
-    forward[:, 0] += passes.table_forward_s[rows]
-    backward[:, 0] += passes.table_backward_s[rows]
-    forward[:, -1] += passes.output_forward_s[rows]
-    backward[:, -1] += passes.output_backward_s[rows]
-    return forward, backward
+    both = held * passes.layer_s[:, rows, None] + passes.start_s[:, rows, None]
+    both[..., 0] += passes.table_s[:, rows]
+    both[..., -1] += passes.output_s[:, rows]
+    return np.asarray(both)
 
 
 def _exposed_sync_s(
@@ -240,7 +213,7 @@ def _exposed_sync_s(
 ) -> FloatArray:
     layers = cells.shape.layers / cells.plan.pipeline
     sync = constants.shard_factor * between.sync_s
-    hidden = constants.gradient_overlap * layers * passes.layer_backward_s
+    hidden = constants.gradient_overlap * layers * passes.layer_s[1]
     # What cannot hide grows with what is sent, so that a faster link never hurts.
     tail = sync / (layers + 1)
     latency = np.where(between.sync_s > 0, constants.gradient_latency_s, 0.0)

@@ -114,11 +114,6 @@ def cut_step_s(
         >= 1.
     pair : CommGroups
         Two neighbouring stages, one row.
-
-    Raises
-    ------
-    InvalidPlacementError
-        A plan that splits operators.
     """
     refuse_operator_splits(plan)
     if len(cut.share) == 1:

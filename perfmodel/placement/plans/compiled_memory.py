@@ -34,13 +34,7 @@ _WORD_BYTES = 2 * _HALF_BYTES
 
 
 def compiled_memory_bytes(training: TransformerTraining, choice: PlanChoice) -> float:
-    """Return the memory of tensors on the fullest rank of a plan.
-
-    Returns
-    -------
-    float
-        Bytes.
-    """
+    """Return the memory of tensors on the fullest rank of a plan."""
     parts = plan_memory(
         ShapeColumns.of([training.shape]),
         PlanColumns.of([choice]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -115,7 +116,7 @@ class TransformerTraining:
 
     def constants_of(self, plan: PlanColumns) -> PlanConstants:
         """Return what was fitted on the software of each plan: columns where they differ."""
-        split = self._are_split(plan)
+        split = _are_split(plan)
         if self.split_stack is None or not split.any():
             return self.constants
         other = PlanConstants.fitted(self.split_stack)
@@ -123,11 +124,7 @@ class TransformerTraining:
 
     def stack_of(self, plan: Plan) -> Stack:
         """Return the software that carries a plan out."""
-        split = plan.tensor * plan.pipeline * plan.context * plan.expert > 1
-        return self.split_stack if split and self.split_stack is not None else self.stack
-
-    def _are_split(self, plan: PlanColumns) -> npt.NDArray[np.bool_]:
-        return plan.tensor * plan.pipeline * plan.context * plan.expert > 1
+        return self.split_stack or self.stack if _are_split(plan) else self.stack
 
     def _attention(self, plan: PlanColumns) -> FloatArray:
         """Return the code of :class:`.plan_cells.Attention` of each plan."""
@@ -135,7 +132,7 @@ class TransformerTraining:
         if self.stack is Stack.MEGATRON_CORE:
             own = Attention.BY_WARP_GROUPS
         split = Attention.BY_WARP_GROUPS if self.split_stack is Stack.MEGATRON_CORE else own
-        return np.where(self._are_split(plan), float(split), float(own))
+        return np.where(_are_split(plan), float(split), float(own))
 
     def cells(self, fabric: Fabric, choices: Sequence[PlanChoice]) -> PlanCells:
         """Return the columns of some plans; of mixed accelerators the weakest counts."""
@@ -145,10 +142,7 @@ class TransformerTraining:
     def alone(self, fabric: Fabric, choices: Sequence[PlanChoice]) -> PlanCells:
         """Return the columns of the same micro-batches on one accelerator."""
         none = CommGroups.one_host(np.ones(len(choices)), LinkClass.NONE, 1e9)
-        groups = PlanGroups(
-            tensor=none, context=none, expert=none, pipeline=none, data=none,
-            replicate=none, expert_data=none,
-        )  # fmt: skip
+        groups = PlanGroups(**dict.fromkeys(PlanGroups.__slots__, none))
         single = [replace(choice, plan=Plan(data=1)) for choice in choices]
         return self._cells(_weakest(fabric.accelerators, self.precision), groups, single)
 
@@ -165,6 +159,10 @@ class TransformerTraining:
             groups=groups,
             fused_attention=self._attention(plan),
         )
+
+
+def _are_split(plan: Plan | PlanColumns) -> Any:
+    return plan.tensor * plan.pipeline * plan.context * plan.expert > 1
 
 
 def job_choice(job: Job, plan: Plan) -> PlanChoice:

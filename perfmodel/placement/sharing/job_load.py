@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.features.arrays import FloatArray
+from perfmodel.features.arrays import Columns, FloatArray, StrArray
 from perfmodel.features.roofline import node_roofline
 from perfmodel.graph.workload import Workload
 
@@ -90,19 +90,21 @@ class JobLoad:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Loads:
+class Loads(Columns):
     """Loads as columns, shape (jobs,) each.
 
     Parameters
     ----------
     log2_batch : ndarray
         Logarithm of the batch size to base 2.
+    families : ndarray of str
+        Empty for a job of no measured family.
     """
 
     step_time_s: FloatArray
     device_share: FloatArray
     log2_batch: FloatArray
-    families: tuple[str | None, ...]
+    families: StrArray
 
     @classmethod
     def of(cls, loads: Sequence[JobLoad]) -> Loads:
@@ -111,7 +113,7 @@ class Loads:
             step_time_s=np.array([load.step_time_s for load in loads]),
             device_share=np.array([load.device_share for load in loads]),
             log2_batch=np.log2([load.batch_size for load in loads]),
-            families=tuple(load.family for load in loads),
+            families=np.array([load.family or "" for load in loads], dtype=np.str_),
         )
 
 

@@ -165,8 +165,6 @@ def share_part(fraction: float, *, pointer: str = "/placement/fraction") -> Acce
     ----------
     fraction : float
         In (0, 1].
-    pointer : str
-        JSON pointer to the share in the request.
 
     Raises
     ------

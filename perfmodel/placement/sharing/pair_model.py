@@ -28,11 +28,12 @@ Learning Workloads, OSDI 2020.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.sharing.job_load import Loads
@@ -88,13 +89,12 @@ class Likeness:
 
     def jobs(
         self,
-        families: Sequence[str | None],
+        families: npt.ArrayLike,
         log2_batch: FloatArray,
-        other_families: Sequence[str | None],
+        other_families: npt.ArrayLike,
         other_log2_batch: FloatArray,
     ) -> FloatArray:
         """Return the likeness of every job to every other, shape (jobs, others)."""
-        # Compared as texts: None is a family of its own that equals nothing measured.
         same = np.array(families, dtype=str)[:, None] == np.array(other_families, dtype=str)
         apart = np.abs(log2_batch[:, None] - other_log2_batch[None, :])
         alike = self.batch_part * np.exp(-apart / self.length) + 1 - self.batch_part

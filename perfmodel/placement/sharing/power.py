@@ -61,8 +61,6 @@ def power_slowdown(
         Share of the step that arithmetic bounds, in [0, 1].
     memory_bound_share : ndarray, float or None
         Share that memory bounds; None means all the rest. What neither bounds does not slow down.
-    pointer : str
-        JSON pointer to the limit in the request.
 
     Returns
     -------

@@ -33,12 +33,7 @@ _MARK = re.compile(r"gres[=:/]|--gpus|gpu:[A-Za-z][\w.-]*[:=]\d|\.com/(gpu|tpu|m
 
 
 def cluster_form(text: str, pointer: str = "/placement") -> str | None:
-    """Return the placement that words of a cluster mean; None for all other texts.
-
-    Returns
-    -------
-    str or None
-        In the short form of :mod:`.short_form`.
+    """Return the placement that words of a cluster mean, in the short form; None for other texts.
 
     Raises
     ------

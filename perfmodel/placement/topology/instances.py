@@ -71,11 +71,6 @@ def rented_hosts(
 
     Where all hosts are of one type and nobody says what joins them, they have its network.
 
-    Raises
-    ------
-    InvalidPlacementError
-        As :func:`instance_type`.
-
     Examples
     --------
     >>> found = rented_hosts((Node(accelerator="p4d.24xlarge", count=2),), None)

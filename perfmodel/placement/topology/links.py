@@ -272,13 +272,6 @@ def check_link_name(name: str, *, pointer: str = "") -> str:
     ----------
     name : str
         In any case, blanks around it do not matter.
-    pointer : str
-        JSON pointer to the name in the request.
-
-    Raises
-    ------
-    InvalidPlacementError
-        No such link; says which there are.
 
     Examples
     --------

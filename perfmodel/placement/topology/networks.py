@@ -77,13 +77,6 @@ def named_network(name: str, *, pointer: str = "/placement/network") -> Network:
     ----------
     name : str
         A key of :data:`NETWORKS`, in any case; ``"8xib-200g"`` is eight adapters a host.
-    pointer : str
-        JSON pointer to the name in the request.
-
-    Raises
-    ------
-    InvalidPlacementError
-        No network of that name; says which there are.
 
     Examples
     --------

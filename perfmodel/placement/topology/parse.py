@@ -54,11 +54,6 @@ MOST_NEIGHBOURS = 64
 def read_long_form(value: Mapping[str, Any], pointer: str = "/placement") -> Placement:
     """Read the long form of a placement.
 
-    Raises
-    ------
-    InvalidPlacementError
-        Nonsense, with the reason.
-
     Examples
     --------
     >>> read_long_form({"nodes": [{"accelerator": "A100", "count": 8}]}).accelerator_count

@@ -41,16 +41,12 @@ _OWN: tuple[_Limits, ...] = (
         (word, LEAST_AMOUNT, sys.float_info.max, f"a finite number of at least {LEAST_AMOUNT:g}")
         for word in ("power_limit_w", "storage_bytes_per_s", "cpu_cores")
     ),
+    ("loader_workers", 0, math.inf, "0 or more"),
 )
 
 
 def check_placement(placement: Placement, *, pointer: str = "/placement") -> Plan:
-    """Refuse a placement that makes no sense.
-
-    Returns
-    -------
-    Plan
-        That of the placement, with ``data`` stated.
+    """Return the plan of a placement, its ``data`` stated; refuse what makes no sense.
 
     Raises
     ------
@@ -89,8 +85,6 @@ def resolved_plan(
     ----------
     plan : Plan or None
         None means the placement's own.
-    pointer : str
-        JSON pointer to the placement in the request.
 
     Raises
     ------

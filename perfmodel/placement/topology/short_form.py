@@ -69,11 +69,6 @@ _RATE = re.compile(r"([\d.e+]+)\s*gbit(?:\s*,\s*([\d.e+-]+)\s*us)?", re.IGNORECA
 def read_short_form(text: str, pointer: str = "/placement") -> dict[str, Any]:
     """Turn the short form of a placement into its long form.
 
-    Parameters
-    ----------
-    pointer : str
-        JSON pointer to the text in the request.
-
     Returns
     -------
     dict

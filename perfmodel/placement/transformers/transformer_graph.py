@@ -4,25 +4,32 @@ Every layer calls attention once, on queries of one shape; matrices that occur a
 are theirs. The width is the extent that they all have in common. What four products of attention
 leave over must be two or three matrices of one inner width. Tables are what embeddings read.
 
-Stacks with mixtures of experts are recognised otherwise (:mod:`.mixture_graph`).
+Layers may have mixtures of experts: parameters of three extents, the first of which counts them,
+that products of the forward pass read. Modules of the same list are layers; those in which experts
+are read have a mixture, others need not. What the parameters leave over beside experts, tables and
+output belongs to what every token passes: attention of whatever kind, experts that all tokens
+share, and networks of layers without a mixture, each layer with the mean of it.
 
 Left out, and answered with None: attention written out in single products, cross attention, layers
-of several widths (Swin), one layer alone.
+of several widths (Swin), one layer alone, experts that are modules of their own, models of two
+stacks.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from perfmodel.graph.ir import Graph, Node
-from perfmodel.placement.transformers.mixture_graph import mixture_shape, parameters_of
+from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.placement.transformers.transformer_shape import TransformerShape
-from perfmodel.types import Phase
+from perfmodel.types import Phase, Role
 
+_PRODUCTS = ("_grouped_mm", "bmm", "baddbmm")
 _ATTENTION = ("scaled_dot_product_attention", "_scaled_dot_product")
 #: Parameters that may stand outside of layers and tables: patches, classifiers, biases.
 _MOST_BESIDE = 0.1
+_LAYER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
 
 Matrix = tuple[int, int]
 
@@ -36,13 +43,13 @@ def graph_shape(graph: Graph) -> TransformerShape | None:
         Of a forward pass, or of a whole step of one micro-batch.
     """
     forward = [node for node in graph.nodes if node.phase is Phase.FORWARD]
-    mixture = mixture_shape(graph)
+    tables = _tables(graph, forward)
+    mixture = _mixture_shape(graph, forward, tables)
     if mixture is not None:
         return mixture
     attention = _attention(graph, forward)
     if attention is None:
         return None
-    tables = _tables(graph, forward)
     weights = _layer_weights(graph, attention.layers, tables)
     found = _widths(weights, attention)
     if found is None:
@@ -97,6 +104,119 @@ def _attention(graph: Graph, forward: list[Node]) -> _Attention | None:
     )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Experts:
+    count: int
+    per_token: int
+    layers: int
+    mixture_layers: int
+    inner: int
+    is_gated: bool
+    elements: int
+
+
+def _mixture_shape(
+    graph: Graph, forward: list[Node], tables: set[Matrix]
+) -> TransformerShape | None:
+    """Return the dimensions of a transformer whose layers have experts; None without."""
+    calls = Counter(
+        (query.shape, key.shape)
+        for node in forward
+        if node.op.startswith(_ATTENTION)
+        for query, key in [graph.inputs_of(node)[:2]]
+        if len(query.shape) == len(key.shape) == 4
+    )
+    if not tables or not calls:
+        return None
+    words, width = table = max(tables)
+    (batch, heads, tokens, head_size), (_, kv_heads, *_) = calls.most_common(1)[0][0]
+    experts = _experts(graph, forward, width, batch * tokens)
+    if experts is None:
+        return None
+    matrices = _count(graph, table)
+    left = graph.parameter_count - matrices * words * width - experts.elements - width
+    router = width * experts.count * experts.mixture_layers
+    own = (left - router) // experts.layers - 2 * width
+    if own < 1:
+        return None
+    shape = TransformerShape(
+        layers=experts.layers,
+        hidden_size=width,
+        heads=heads,
+        # Keys that were repeated for each query are those of all heads.
+        kv_heads=kv_heads if heads % kv_heads == 0 else heads,
+        head_size=head_size,
+        ffn_size=experts.inner,
+        is_gated=experts.is_gated,
+        experts=experts.count,
+        experts_per_token=experts.per_token,
+        mixture_layers=experts.mixture_layers,
+        sequence_length=tokens,
+        vocabulary=words,
+        has_attention_biases=False,
+        has_output_bias=False,
+        has_ffn_biases=False,
+        norm_vectors=1,
+        has_head=_scores_words(graph, forward, words),
+        is_tied=matrices < 2,
+        own_weights=own,
+    )
+    beside = graph.parameter_count - shape.parameter_count
+    return replace(shape, other_parameters=max(beside, 0))
+
+
+def _experts(graph: Graph, forward: list[Node], width: int, tokens: int) -> _Experts | None:
+    read = [
+        (node, rows, matrices)
+        for node in forward
+        if node.op in _PRODUCTS
+        for rows, matrices in [graph.inputs_of(node)[:2]]
+        if matrices.role is Role.PARAMETER and len(matrices.shape) == 3
+    ]
+    if not read:
+        return None
+    count = Counter(matrices.shape[0] for *_, matrices in read).most_common(1)[0][0]
+    read = [one for one in read if one[2].shape[0] == count and width in one[2].shape[1:]]
+    places = [(node.name, place) for node, *_ in read if (place := _LAYER.search(node.name))]
+    if count < 2 or not places:
+        return None
+    before = min(name[: place.start(1)] for name, place in places)
+    layers = _indices(forward, before)
+    with_experts = _indices([node for node, *_ in read], before)
+    held = {matrices.storage: matrices.element_count for *_, matrices in read}
+    each = [size // count for size in held.values()]
+    rows = max(one.element_count // one.shape[-1] for _, one, _ in read)
+    inner = min(each) // width
+    whole = sum(each) // len(with_experts)
+    if inner * width * 2 > whole:
+        return None
+    return _Experts(
+        count=count,
+        per_token=max(1, min(count, round(rows / tokens))),
+        layers=len(layers),
+        mixture_layers=len(with_experts),
+        inner=inner,
+        is_gated=whole == 3 * inner * width,
+        elements=sum(held.values()),
+    )
+
+
+def _indices(nodes: list[Node], before: str) -> set[str]:
+    """Return the places of modules in the list whose name leads up to them."""
+    return {
+        node.name[len(before) :].partition(".")[0] for node in nodes if node.name.startswith(before)
+    } - {""}
+
+
+def _parameters(graph: Graph) -> list[Tensor]:
+    """Return each parameter once, by its first view."""
+    first: dict[int, Tensor] = {}
+    for tensor in graph.tensors:
+        if tensor.role is Role.PARAMETER:
+            first.setdefault(tensor.storage, tensor)
+    return list(first.values())
+
+
 def _tables(graph: Graph, forward: list[Node]) -> set[Matrix]:
     found = set()
     for node in forward:
@@ -109,7 +229,7 @@ def _tables(graph: Graph, forward: list[Node]) -> set[Matrix]:
 def _layer_weights(graph: Graph, layers: int, tables: set[Matrix]) -> Counter[Matrix]:
     """Return the matrices of one layer, and how often each occurs in it."""
     counts: Counter[Matrix] = Counter()
-    for tensor in parameters_of(graph):
+    for tensor in _parameters(graph):
         if len(tensor.shape) == 2 and tensor.shape not in tables:
             counts[(tensor.shape[0], tensor.shape[1])] += 1
     # What is left over stands beside the layers: a matrix before the scores, a classifier.
@@ -139,7 +259,7 @@ def _scores_words(graph: Graph, forward: list[Node], words: int) -> bool:
 
 
 def _count(graph: Graph, matrix: Matrix) -> int:
-    return sum(tensor.shape == matrix for tensor in parameters_of(graph))
+    return sum(tensor.shape == matrix for tensor in _parameters(graph))
 
 
 def _completed(shape: TransformerShape, parameters: int) -> TransformerShape | None:
@@ -147,5 +267,4 @@ def _completed(shape: TransformerShape, parameters: int) -> TransformerShape | N
     beside = parameters - shape.parameter_count
     if not 0 <= beside <= _MOST_BESIDE * parameters:
         return None
-    values = {name: getattr(shape, name) for name in shape.__slots__}
-    return TransformerShape(**{**values, "other_parameters": beside})
+    return replace(shape, other_parameters=beside)

@@ -8,6 +8,7 @@ for these the captured graph speaks (:mod:`.transformer_graph`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -27,6 +28,8 @@ from perfmodel.zoo.references.language.sizes import (
 _USUAL_LENGTH = 512
 
 Config = Mapping[str, Any]
+#: Reads the dimensions from a config and the tokens of a sample, where those are stated.
+Reader = Callable[[Config, int | None], TransformerShape | None]
 
 
 def transformer_shape(job: Job) -> TransformerShape | None:
@@ -120,60 +123,116 @@ def _tokens(length: int | None, positions: int) -> int:
     return length or min(_USUAL_LENGTH, positions)
 
 
-def _llama_like(**usual: Any) -> Callable[[Config, int | None], TransformerShape]:
-    """Return a reader of configs whose layers have a gate, one norm vector and rotary positions."""
+def _stack(
+    sizes: tuple[int | None, ...],
+    *,
+    positions: int | None = None,
+    names: Mapping[str, str] = MappingProxyType({}),
+    fixed: Config = MappingProxyType({}),
+    **stated: Any,
+) -> Reader:
+    """Return a reader of configs of a family of stacks of equal layers.
 
-    def read(config: Config, length: int | None) -> TransformerShape:
-        c = {**_LLAMA, **usual, **{k: v for k, v in config.items() if v is not None}}
+    Parameters
+    ----------
+    sizes : tuple of int or None
+        By :data:`_SIZES`, where a config leaves them out.
+    positions : int or None
+        Rows that the table of learned positions has beyond the positions; None where they are
+        computed.
+    names : mapping of str to str
+        What the family calls otherwise.
+    fixed : mapping
+        What holds of all of it, where that is not :data:`_USUAL`.
+    **stated
+        What else the configs may state, with what holds where one leaves it out.
+    """
+    own = {**dict(zip(_SIZES, sizes, strict=True)), **stated}
+
+    def read(config: Config, length: int | None) -> TransformerShape | None:
+        found = {name: config.get(names.get(name, name)) for name in own}
+        said = {name: value for name, value in found.items() if value is not None}
+        c = {**_USUAL, **fixed, **own, **said}
         heads, layers = int(c["num_attention_heads"]), int(c["num_hidden_layers"])
-        head_size = int(c.get("head_dim") or int(c["hidden_size"]) // heads)
+        width, inner = int(c["hidden_size"]), c[c["inner_width"]]
+        head_size = int(c["head_dim"] or width // heads)
         biases, experts = bool(c["attention_bias"]), int(c[c["expert_count"]])
         others = 2 * head_size if c["normed_heads"] else 0
         others += heads + experts if c["has_sinks"] else 0
+        if c["word_embed_proj_dim"] not in (None, width):
+            return None
         return TransformerShape(
             layers=layers,
-            hidden_size=int(c["hidden_size"]),
+            hidden_size=width,
             heads=heads,
-            kv_heads=int(c.get("num_key_value_heads") or heads),
+            kv_heads=int(c["num_key_value_heads"] or heads),
             head_size=head_size,
-            ffn_size=int(c[c["inner_width"]]),
-            is_gated=True,
+            ffn_size=None if inner is None else int(inner),
+            is_gated=c["is_gated"],
             experts=experts,
-            experts_per_token=int(c.get("num_experts_per_tok", 1)),
+            experts_per_token=int(c["num_experts_per_tok"]),
             other_parameters=layers * others,
             sequence_length=_tokens(length, int(c["max_position_embeddings"])),
             vocabulary=int(c["vocab_size"]),
+            position_count=0
+            if positions is None
+            else int(c["max_position_embeddings"]) + positions,
             has_attention_biases=biases,
             has_output_bias=biases and bool(c["has_output_bias"]),
-            has_ffn_biases=bool(c.get("mlp_bias", False)),
-            norm_vectors=1,
+            has_ffn_biases=bool(c["mlp_bias"]),
+            norm_vectors=c["norm_vectors"],
             is_tied=bool(c["tie_word_embeddings"]),
+            has_dropout=float(c["hidden_dropout_prob"]) > 0,
         )
 
     return read
 
 
-_LLAMA: Config = MappingProxyType(
+#: Layers, width, heads, inner width (None: four times the width), positions and words.
+_SIZES = (
+    "num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size",
+    "max_position_embeddings", "vocab_size",
+)  # fmt: skip
+
+#: What holds of a family that does not state it: layers with biases, norms of scale and shift, and
+#: a network of two matrices, whose output layer is the table of tokens.
+_USUAL: Config = MappingProxyType(
     {
-        "num_hidden_layers": 32,
-        "hidden_size": 4096,
-        "num_attention_heads": 32,
-        "intermediate_size": 11008,
-        "max_position_embeddings": 2048,
-        "vocab_size": 32000,
-        "attention_bias": False,
+        "num_key_value_heads": None,
+        "head_dim": None,
+        "attention_bias": True,
         "has_output_bias": True,
-        "tie_word_embeddings": False,
+        "mlp_bias": True,
+        "is_gated": False,
+        "norm_vectors": 2,
+        "tie_word_embeddings": True,
+        "hidden_dropout_prob": 0.0,
+        "word_embed_proj_dim": None,
         # Under which names the width of a network and the number of experts stand.
         "inner_width": "intermediate_size",
         "expert_count": "num_local_experts",
         "num_local_experts": 1,
+        "num_experts_per_tok": 1,
         # Norms over the features of each head, of queries and of keys.
         "normed_heads": False,
         # A number of each head that takes part in its softmax, and biases where experts are chosen.
         "has_sinks": False,
     }
 )
+
+
+#: Heads of keys and values, and the size of all; None: as many, and as the width says.
+_OF_HEADS: Config = MappingProxyType({"num_key_value_heads": None, "head_dim": None})
+
+
+def _llama_like(
+    sizes: tuple[int, ...] = (32, 4096, 32, 11008, 2048, 32000), **family: Any
+) -> Reader:
+    """Return a reader of layers with a gate, one norm vector, rotary positions and no biases."""
+    usual = dict.fromkeys(("attention_bias", "mlp_bias", "tie_word_embeddings"), False)
+    more = {"num_local_experts": 1, "num_experts_per_tok": 1, **_OF_HEADS}
+    fixed = {"is_gated": True, "norm_vectors": 1}
+    return _stack(sizes, fixed=fixed, **{**usual, **more, **family})
 
 
 def _deepseek_v3(config: Config, length: int | None) -> TransformerShape:
@@ -223,10 +282,7 @@ def _dense_layers(config: Config) -> int:
 
 _DEEPSEEK: Config = MappingProxyType(
     {
-        "num_hidden_layers": 61,
-        "hidden_size": 7168,
-        "num_attention_heads": 128,
-        "intermediate_size": 18432,
+        **dict(zip(_SIZES, (61, 7168, 128, 18432, 4096, 129280), strict=True)),
         "first_k_dense_replace": 3,
         "moe_intermediate_size": 2048,
         "n_routed_experts": 256,
@@ -237,100 +293,25 @@ _DEEPSEEK: Config = MappingProxyType(
         "qk_rope_head_dim": 64,
         "qk_nope_head_dim": 128,
         "v_head_dim": 128,
-        "max_position_embeddings": 4096,
-        "vocab_size": 129280,
     }
 )
 
 
-def _gpt2(config: Config, length: int | None) -> TransformerShape:
-    positions = int(config.get("n_positions", 1024))
-    inner = config.get("n_inner")
-    return TransformerShape(
-        layers=int(config.get("n_layer", 12)),
-        hidden_size=int(config.get("n_embd", 768)),
-        heads=int(config.get("n_head", 12)),
-        ffn_size=None if inner is None else int(inner),
-        sequence_length=_tokens(length, positions),
-        vocabulary=int(config.get("vocab_size", 50257)),
-        position_count=positions,
-        has_dropout=float(config.get("resid_pdrop", 0.1)) > 0,
-    )
-
-
-def _opt(config: Config, length: int | None) -> TransformerShape | None:
-    width = int(config.get("hidden_size", 768))
-    positions = int(config.get("max_position_embeddings", 2048))
-    if config.get("word_embed_proj_dim", width) != width:
-        return None
-    return TransformerShape(
-        layers=int(config.get("num_hidden_layers", 12)),
-        hidden_size=width,
-        heads=int(config.get("num_attention_heads", 12)),
-        ffn_size=int(config.get("ffn_dim", 3072)),
-        sequence_length=_tokens(length, positions),
-        vocabulary=int(config.get("vocab_size", 50272)),
-        position_count=positions + OPT_OFFSET,
-        has_dropout=float(config.get("dropout", 0.1)) > 0,
-    )
-
-
-def _gpt_neox(config: Config, length: int | None) -> TransformerShape:
-    return TransformerShape(
-        layers=int(config.get("num_hidden_layers", 44)),
-        hidden_size=int(config.get("hidden_size", 6144)),
-        heads=int(config.get("num_attention_heads", 64)),
-        ffn_size=int(config.get("intermediate_size", 24576)),
-        sequence_length=_tokens(length, int(config.get("max_position_embeddings", 2048))),
-        vocabulary=int(config.get("vocab_size", 50432)),
-        is_tied=bool(config.get("tie_word_embeddings", False)),
-    )
-
-
-def _nemotron(config: Config, length: int | None) -> TransformerShape:
-    """Read networks of two matrices without biases, and norms of scale and shift."""
-    width, heads = int(config.get("hidden_size", 6144)), int(config.get("num_attention_heads", 48))
-    return TransformerShape(
-        layers=int(config.get("num_hidden_layers", 32)),
-        hidden_size=width,
-        heads=heads,
-        kv_heads=int(config.get("num_key_value_heads") or heads),
-        head_size=int(config.get("head_dim") or width // heads),
-        ffn_size=int(config.get("intermediate_size", 24576)),
-        sequence_length=_tokens(length, int(config.get("max_position_embeddings", 4096))),
-        vocabulary=int(config.get("vocab_size", 256000)),
-        has_attention_biases=False,
-        has_output_bias=False,
-        has_ffn_biases=False,
-        is_tied=bool(config.get("tie_word_embeddings", False)),
-    )
-
-
-def _bert_like(
-    *, vocabulary: int, positions: int, token_types: int
-) -> Callable[[Config, int | None], TransformerShape]:
+def _bert_like(*, words: int, positions: int) -> Reader:
     """Return a reader of encoders with norms after the branches and a masked language model."""
+    sizes = (12, 768, 12, 3072, positions, words)
+    stack = _stack(sizes, positions=0, hidden_dropout_prob=0.1)
 
-    def read(config: Config, length: int | None) -> TransformerShape:
-        width = int(config.get("hidden_size", 768))
-        words = int(config.get("vocab_size", vocabulary))
-        places = int(config.get("max_position_embeddings", positions))
-        scores = _scores_words(config)
+    def read(config: Config, length: int | None) -> TransformerShape | None:
+        shape, scores = stack(config, length), _scores_words(config)
+        if shape is None:
+            return None
         # Table of token types; before the scores a product, a norm, and a bias for each word.
         # The norm behind the tables stands where others have one behind the last layer.
-        types = int(config.get("type_vocab_size", token_types)) * width
-        return TransformerShape(
-            layers=int(config.get("num_hidden_layers", 12)),
-            hidden_size=width,
-            heads=int(config.get("num_attention_heads", 12)),
-            ffn_size=int(config.get("intermediate_size", 3072)),
-            sequence_length=_tokens(length, places),
-            vocabulary=words,
-            position_count=places,
-            has_head=scores,
-            has_dropout=float(config.get("hidden_dropout_prob", 0.1)) > 0,
-            other_parameters=types + ((width + 3) * width + words if scores else 0),
-        )
+        width = shape.hidden_size
+        types = int(config.get("type_vocab_size", 2)) * width
+        beside = types + ((width + 3) * width + shape.vocabulary if scores else 0)
+        return replace(shape, has_head=scores, other_parameters=beside)
 
     return read
 
@@ -340,67 +321,51 @@ def _scores_words(config: Config) -> bool:
     return str(architecture).endswith(("ForMaskedLM", "LMHeadModel"))
 
 
-_CONFIGS: Mapping[str, Callable[[Config, int | None], TransformerShape | None]] = MappingProxyType(
+_CONFIGS: Mapping[str, Reader] = MappingProxyType(
     {
-        "gpt2": _gpt2,
-        "opt": _opt,
-        "gpt_neox": _gpt_neox,
-        "nemotron": _nemotron,
-        "llama": _llama_like(),
-        "mistral": _llama_like(
-            intermediate_size=14336, num_key_value_heads=8, max_position_embeddings=131072
+        "gpt2": _stack(
+            (12, 768, 12, None, 1024, 50257), positions=0, hidden_dropout_prob=0.1,
+            names={
+                "num_hidden_layers": "n_layer", "hidden_size": "n_embd",
+                "num_attention_heads": "n_head", "intermediate_size": "n_inner",
+                "max_position_embeddings": "n_positions", "hidden_dropout_prob": "resid_pdrop",
+            },
         ),
+        "opt": _stack(
+            (12, 768, 12, 3072, 2048, 50272), positions=OPT_OFFSET, hidden_dropout_prob=0.1,
+            names={"intermediate_size": "ffn_dim", "hidden_dropout_prob": "dropout"},
+            word_embed_proj_dim=None,
+        ),
+        "gpt_neox": _stack((44, 6144, 64, 24576, 2048, 50432), tie_word_embeddings=False),
+        # Networks of two matrices without biases, and norms of scale and shift.
+        "nemotron": _stack(
+            (32, 6144, 48, 24576, 4096, 256000), tie_word_embeddings=False, **_OF_HEADS,
+            fixed={"attention_bias": False, "mlp_bias": False},
+        ),
+        "llama": _llama_like(),
+        "mistral": _llama_like((32, 4096, 32, 14336, 131072, 32000), num_key_value_heads=8),
         "mixtral": _llama_like(
-            intermediate_size=14336,
-            num_key_value_heads=8,
-            max_position_embeddings=131072,
-            num_local_experts=8,
+            (32, 4096, 32, 14336, 131072, 32000), num_key_value_heads=8, num_local_experts=8,
             num_experts_per_tok=2,
         ),
         "qwen2": _llama_like(
-            intermediate_size=22016,
-            vocab_size=151936,
-            max_position_embeddings=32768,
-            attention_bias=True,
-            has_output_bias=False,
+            (32, 4096, 32, 22016, 32768, 151936), attention_bias=True, has_output_bias=False
         ),
         "qwen3": _llama_like(
-            intermediate_size=22016,
-            vocab_size=151936,
-            max_position_embeddings=32768,
-            head_dim=128,
-            normed_heads=True,
+            (32, 4096, 32, 22016, 32768, 151936), head_dim=128, normed_heads=True
         ),
         "qwen3_moe": _llama_like(
-            num_hidden_layers=24,
-            hidden_size=2048,
-            num_key_value_heads=4,
-            moe_intermediate_size=768,
-            num_experts=128,
-            num_experts_per_tok=8,
-            vocab_size=151936,
-            max_position_embeddings=32768,
-            normed_heads=True,
-            inner_width="moe_intermediate_size",
-            expert_count="num_experts",
+            (24, 2048, 32, 11008, 32768, 151936), num_key_value_heads=4, normed_heads=True,
+            inner_width="moe_intermediate_size", moe_intermediate_size=768,
+            expert_count="num_experts", num_experts=128, num_experts_per_tok=8,
         ),
         "gpt_oss": _llama_like(
-            num_hidden_layers=36,
-            hidden_size=2880,
-            num_attention_heads=64,
-            num_key_value_heads=8,
-            head_dim=64,
-            intermediate_size=2880,
-            num_local_experts=128,
-            num_experts_per_tok=4,
-            vocab_size=201088,
-            max_position_embeddings=131072,
-            attention_bias=True,
-            mlp_bias=True,
+            (36, 2880, 64, 2880, 131072, 201088), num_key_value_heads=8, head_dim=64,
+            num_local_experts=128, num_experts_per_tok=4, attention_bias=True, mlp_bias=True,
             has_sinks=True,
         ),
         "deepseek_v3": _deepseek_v3,
-        "bert": _bert_like(vocabulary=30522, positions=512, token_types=2),
-        "roberta": _bert_like(vocabulary=50265, positions=512, token_types=2),
+        "bert": _bert_like(words=30522, positions=512),
+        "roberta": _bert_like(words=50265, positions=512),
     }
-)
+)  # fmt: skip

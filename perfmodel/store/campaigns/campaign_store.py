@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
-import orjson
-from sqlalchemy import Row, and_, case, func, insert, select, update
+from sqlalchemy import and_, case, func, insert, select, update
 
 from perfmodel.store.campaigns.campaign_records import (
     Campaign,
@@ -19,7 +18,9 @@ from perfmodel.store.campaigns.campaign_records import (
     TaskState,
 )
 from perfmodel.store.sql.connections import ExistsError, now
-from perfmodel.store.sql.shared_store import Page, SharedStore, record_from
+from perfmodel.store.sql.leases import new_work
+from perfmodel.store.sql.records import as_column, record_from
+from perfmodel.store.sql.shared_store import Page, SharedStore
 from perfmodel.store.sql.tables import CAMPAIGN_TASKS, CAMPAIGNS
 
 #: Rows of one statement: databases bound the number of values.
@@ -51,10 +52,17 @@ class CampaignStore(SharedStore):
         begun = now()
         campaign = {
             "name": name, "title": title, "state": CampaignState.OPEN.value,
-            "policy": orjson.dumps(dict(policy)).decode(), "budget_s": budget_s, "spent_s": 0.0,
+            "policy": as_column(policy), "budget_s": budget_s, "spent_s": 0.0,
             "caller": caller, "created_at": begun, "updated_at": begun,
         }  # fmt: skip
-        rows = [_row(name, turn, task, begun) for turn, task in enumerate(tasks)]
+        rows = [
+            {
+                **new_work(secrets.token_hex(12)), "campaign": name,
+                "accelerator": task.accelerator, "job": as_column(task.job), "turn": float(turn),
+                "checked": False,
+            }
+            for turn, task in enumerate(tasks)
+        ]  # fmt: skip
         try:
             with self._connections.writing(limit_s=_LIMIT_S) as connection:
                 connection.execute(insert(CAMPAIGNS).values(**campaign))
@@ -107,8 +115,7 @@ class CampaignStore(SharedStore):
         query = select(CAMPAIGN_TASKS).where(
             table.campaign == campaign, table.updated_at >= changed_since
         )
-        with self._connections.reading() as connection:
-            return [_task(row) for row in connection.execute(query.order_by(table.turn, table.id))]
+        return [_task(row) for row in self._rows(query.order_by(table.turn, table.id))]
 
     def counts(self, campaign: str) -> Counts:
         """Return how far a campaign is."""
@@ -147,27 +154,5 @@ class CampaignStore(SharedStore):
                 )
 
 
-def _row(campaign: str, turn: float, task: NewTask, begun: str) -> dict[str, Any]:
-    return {
-        "name": secrets.token_hex(12), "campaign": campaign, "accelerator": task.accelerator,
-        "job": orjson.dumps(dict(task.job)).decode(), "turn": float(turn),
-        "state": TaskState.WAITING.value, "owner": "", "attempts": 0, "lease_until": 0.0,
-        "checked": False, "created_at": begun, "updated_at": begun,
-    }  # fmt: skip
-
-
-def _campaign(row: Row[Any]) -> Campaign:
-    return replace(
-        record_from(Campaign, row),
-        state=CampaignState(row.state),
-        policy=orjson.loads(row.policy),
-    )
-
-
-def _task(row: Row[Any]) -> Task:
-    return replace(
-        record_from(Task, row),
-        state=TaskState(row.state),
-        job=orjson.loads(row.job),
-        outcome=None if row.outcome is None else orjson.loads(row.outcome),
-    )
+_campaign = partial(record_from, Campaign)
+_task = partial(record_from, Task)

@@ -9,7 +9,8 @@ from sqlalchemy import ColumnElement, and_, insert, select
 from perfmodel.store.campaigns.campaign_records import Reference
 from perfmodel.store.campaigns.task_store import add_spent
 from perfmodel.store.sql.connections import now
-from perfmodel.store.sql.shared_store import SharedStore, record_from
+from perfmodel.store.sql.records import record_from, row_of
+from perfmodel.store.sql.shared_store import SharedStore
 from perfmodel.store.sql.tables import CAMPAIGN_REFERENCES
 
 
@@ -47,8 +48,7 @@ class ReferenceStore(SharedStore):
                 good=drift is None or abs(drift) <= drift_limit,
                 measured_at=now(),
             )
-            values = {name: getattr(reference, name) for name in Reference.__slots__}
-            connection.execute(insert(table).values(**values))
+            connection.execute(insert(table).values(**row_of(reference)))
             add_spent(connection, campaign, elapsed_s)
         return reference
 
@@ -56,14 +56,11 @@ class ReferenceStore(SharedStore):
         """Return those of a campaign, oldest first."""
         table = CAMPAIGN_REFERENCES
         query = select(table).where(table.c.campaign == campaign).order_by(table.c.id)
-        with self._connections.reading() as connection:
-            return [record_from(Reference, row) for row in connection.execute(query)]
+        return [record_from(Reference, row) for row in self._rows(query)]
 
     def has_any(self, campaign: str, machine: str) -> bool:
         """Tell whether a machine has measured it before."""
-        query = select(CAMPAIGN_REFERENCES.c.id).where(_on(campaign, machine)).limit(1)
-        with self._connections.reading() as connection:
-            return connection.execute(query).first() is not None
+        return self._has(select(CAMPAIGN_REFERENCES.c.id).where(_on(campaign, machine)))
 
 
 def _on(campaign: str, machine: str) -> ColumnElement[bool]:

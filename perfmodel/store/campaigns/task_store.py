@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, or_, select, upd
 from perfmodel.store.campaigns.campaign_records import CampaignState, TaskClaim, TaskState
 from perfmodel.store.sql.connections import now
 from perfmodel.store.sql.leases import LeasedStore
+from perfmodel.store.sql.records import as_column, record_from
 from perfmodel.store.sql.tables import CAMPAIGN_TASKS, CAMPAIGNS
 
 #: A task that lost its worker so often took it with it, and is set aside.
@@ -55,21 +56,13 @@ class TaskStore(LeasedStore):
         """
 
         def due(connection: Connection) -> Select[tuple[int]]:
-            free = self._leases.may_be_taken(connection, most_attempts=MOST_ATTEMPTS)
+            free = self._may_be_taken(connection, most_attempts=MOST_ATTEMPTS)
             order = (CAMPAIGNS.c.id, _TASK.turn, _TASK.id)
             return _may_begin(select(_TASK.id)).where(free, wanted.tasks).order_by(*order)
 
         columns = (_TASK.name, _TASK.campaign, _TASK.accelerator, _TASK.job, _TASK.attempts)
-        row = self._leases.take(owner, due, lease_s=lease_s, columns=columns)
-        if row is None:
-            return None
-        return TaskClaim(
-            name=row.name,
-            campaign=row.campaign,
-            accelerator=row.accelerator,
-            job=orjson.loads(row.job),
-            attempt=row.attempts,
-        )
+        row = self._take(owner, due, lease_s=lease_s, columns=columns)
+        return None if row is None else record_from(TaskClaim, row, attempt=row.attempts)
 
     def finish(
         self, claim: TaskClaim, outcome: Mapping[str, Any], *, machine: str, elapsed_s: float
@@ -80,7 +73,7 @@ class TaskStore(LeasedStore):
             state=TaskState.DONE,
             elapsed_s=elapsed_s,
             machine=machine,
-            outcome=orjson.dumps(dict(outcome)).decode(),
+            outcome=as_column(outcome),
             reason=None,
         )
 
@@ -104,30 +97,25 @@ class TaskStore(LeasedStore):
         is_running = _TASK.state == TaskState.RUNNING.value
         query = select(_TASK.id).join(CAMPAIGNS, CAMPAIGNS.c.name == _TASK.campaign)
         query = query.where(wanted.tasks, or_(is_running, and_(is_waiting, _begins())))
-        with self._connections.reading() as connection:
-            return connection.execute(query.limit(1)).first() is not None
+        return self._has(query)
 
     def unchecked(self, campaign: str, machine: str) -> list[Mapping[str, Any]]:
         """Return what was measured on a machine since its last reference, in that order."""
         query = select(_TASK.outcome).where(_is_unchecked(campaign, machine))
-        with self._connections.reading() as connection:
-            rows = connection.execute(query.order_by(_TASK.updated_at, _TASK.id)).scalars()
-            return [orjson.loads(outcome) for outcome in rows]
+        rows = self._column(query.order_by(_TASK.updated_at, _TASK.id))
+        return [orjson.loads(outcome) for outcome in rows]
 
     def measured_on(self, machine: str) -> list[str]:
         """Return the names of the campaigns that a machine has measured something of."""
         query = select(_TASK.campaign).where(_TASK.machine == machine).distinct()
-        with self._connections.reading() as connection:
-            return list(connection.execute(query.order_by(_TASK.campaign)).scalars())
+        return self._column(query.order_by(_TASK.campaign))
 
     def judged(self, campaign: str, machine: str) -> dict[str, str | None]:
         """Return why records of a machine are noisy, or None, by job key, once that is known."""
         query = select(_TASK.outcome, _TASK.doubt).where(
             _on(campaign, machine), _TASK.checked.is_(True)
         )
-        with self._connections.reading() as connection:
-            rows = connection.execute(query).all()
-        return {orjson.loads(outcome)["key"]: doubt for outcome, doubt in rows}
+        return {orjson.loads(outcome)["key"]: doubt for outcome, doubt in self._rows(query)}
 
     def check(self, campaign: str, machine: str, *, doubt: str | None) -> int:
         """Say of those what the reference that followed them showed.
@@ -137,17 +125,15 @@ class TaskStore(LeasedStore):
         doubt : str or None
             Why they are noisy; None where the machine was as it should be.
         """
-        with self._connections.writing() as connection:
-            changed = connection.execute(
-                update(CAMPAIGN_TASKS)
-                .where(_is_unchecked(campaign, machine))
-                .values(checked=True, doubt=doubt, updated_at=now())
-            )
-        return int(changed.rowcount)
+        return self._write(
+            update(CAMPAIGN_TASKS)
+            .where(_is_unchecked(campaign, machine))
+            .values(checked=True, doubt=doubt, updated_at=now())
+        )
 
     def _end(self, claim: TaskClaim, *, state: TaskState, elapsed_s: float, **values: Any) -> bool:
         with self._connections.writing() as connection:
-            ended = self._leases.end(
+            ended = self._write_held(
                 connection, claim, state=state.value, elapsed_s=elapsed_s, **values
             )
             if ended:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any, Self
-
-import orjson
-from sqlalchemy import Row
+from typing import Any
 
 
 class AlarmState(StrEnum):
@@ -98,30 +95,9 @@ class Alarm:
     doubts: tuple[Doubt, ...] = ()
     told: str | None = None
 
-    def to_row(self) -> dict[str, Any]:
-        """Return it as columns."""
-        plain = asdict(self)
-        lists = {name: orjson.dumps(plain[name]).decode() for name in _LISTS}
-        return {**plain, **lists, "state": self.state.value}
-
-    @classmethod
-    def from_row(cls, row: Row[Any]) -> Self:
-        """Read it back."""
-        values = {name: value for name, value in row._mapping.items() if name != "id"}
-        values |= {
-            "state": AlarmState(row.state),
-            "also": tuple(orjson.loads(row.also)),
-            "remedies": tuple(Remedy(**one) for one in orjson.loads(row.remedies)),
-            "doubts": tuple(Doubt(**one) for one in orjson.loads(row.doubts)),
-        }
-        return cls(**values)
-
     def to_dict(self) -> Mapping[str, Any]:
         """Return it as plain JSON values, for people and programs."""
         plain = asdict(self)
         for hidden in ("since_observation", "opened_observation", "told"):
             del plain[hidden]
         return {"id": plain.pop("name"), **plain, "state": self.state.value}
-
-
-_LISTS = ("also", "remedies", "doubts")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from sqlalchemy import and_, insert, or_, select, update
 
 from perfmodel.store.feedback.alarm_records import Alarm, AlarmState
 from perfmodel.store.feedback.keeper_lease import KeeperLease, Keeping
 from perfmodel.store.sql.connections import Connections, now
+from perfmodel.store.sql.records import record_from, row_of
 from perfmodel.store.sql.shared_store import Page, SharedStore, raise_revision
 from perfmodel.store.sql.tables import ALARMS
 
@@ -16,6 +18,7 @@ from perfmodel.store.sql.tables import ALARMS
 REVISION = "alarms"
 
 _ALARM = ALARMS.c
+read_alarm = partial(record_from, Alarm)
 
 
 class AlarmStore(SharedStore):
@@ -28,8 +31,7 @@ class AlarmStore(SharedStore):
     def open_alarms(self) -> tuple[Alarm, ...]:
         """Return the alarms that stand, oldest first, each with what to do about it."""
         query = select(ALARMS).where(_ALARM.state == AlarmState.OPEN.value).order_by(_ALARM.id)
-        with self._connections.reading() as connection:
-            return tuple(Alarm.from_row(row) for row in connection.execute(query))
+        return tuple(map(read_alarm, self._rows(query)))
 
     def page(
         self, *, state: AlarmState | None = None, cursor: str | None = None, limit: int = 100
@@ -38,11 +40,11 @@ class AlarmStore(SharedStore):
         query = select(ALARMS)
         if state is not None:
             query = query.where(_ALARM.state == state.value)
-        return self._page(query, _ALARM.id, Alarm.from_row, cursor=cursor, limit=limit)
+        return self._page(query, _ALARM.id, read_alarm, cursor=cursor, limit=limit)
 
     def find(self, name: str) -> Alarm | None:
         """Return an alarm, or None."""
-        return self._find(select(ALARMS).where(_ALARM.name == name), Alarm.from_row)
+        return self._find(select(ALARMS).where(_ALARM.name == name), read_alarm)
 
     def write(self, keeping: Keeping, alarms: Sequence[Alarm]) -> bool:
         """Keep alarms as they are now; False where somebody else is the keeper by now.
@@ -54,7 +56,7 @@ class AlarmStore(SharedStore):
             if not self._lease.holds(connection, keeping):
                 return False
             for alarm in alarms:
-                row = alarm.to_row()
+                row = row_of(alarm)
                 own = {name: value for name, value in row.items() if name not in _OF_OTHERS}
                 changed = connection.execute(
                     update(ALARMS).where(_ALARM.name == alarm.name).values(**own)
@@ -86,23 +88,16 @@ class AlarmStore(SharedStore):
             and_(_ALARM.told == opened, _ALARM.state == ended),
             and_(_ALARM.told == ended, _ALARM.state == opened),
         )
-        with self._connections.reading() as connection:
-            query = select(ALARMS).where(untold).order_by(_ALARM.id)
-            return tuple(Alarm.from_row(row) for row in connection.execute(query))
+        return tuple(map(read_alarm, self._rows(select(ALARMS).where(untold).order_by(_ALARM.id))))
 
     def take_to_tell(self, alarm: Alarm) -> bool:
         """Note that the state of an alarm is told now; False where another process has done so.
 
         Before it is told: a change is told at most once, whoever dies in between.
         """
-        with self._connections.writing() as connection:
-            untold = or_(_ALARM.told.is_(None), _ALARM.told != alarm.state.value)
-            changed = connection.execute(
-                update(ALARMS)
-                .where(_ALARM.name == alarm.name, _ALARM.state == alarm.state.value, untold)
-                .values(told=alarm.state.value)
-            )
-        return changed.rowcount > 0
+        untold = or_(_ALARM.told.is_(None), _ALARM.told != alarm.state.value)
+        mine = (_ALARM.name == alarm.name, _ALARM.state == alarm.state.value, untold)
+        return self._write(update(ALARMS).where(*mine).values(told=alarm.state.value)) > 0
 
 
 _OF_OTHERS = ("acknowledged_by", "acknowledged_at", "note", "told")

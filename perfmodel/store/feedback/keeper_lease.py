@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, Select, select
 
-from perfmodel.store.sql.connections import Connections
-from perfmodel.store.sql.leases import RUNNING, LeaseTable
+from perfmodel.store.sql.leases import LeasedStore
 from perfmodel.store.sql.tables import DRIFT_KEEPERS
 
 _KEEPER = DRIFT_KEEPERS.c
@@ -24,36 +23,23 @@ class Keeping:
     attempt: int
 
 
-class KeeperLease:
+class KeeperLease(LeasedStore):
     """Gives the place of the keeper to one process at a time."""
 
-    def __init__(self, connections: Connections) -> None:
-        self._leases = LeaseTable(connections, DRIFT_KEEPERS)
+    work = DRIFT_KEEPERS
 
     def take(self, owner: str, *, lease_s: float) -> Keeping | None:
         """Become the keeper; None where somebody is."""
 
         def free(connection: Connection) -> Select[tuple[int]]:
-            due = self._leases.may_be_taken(connection, most_attempts=_MOST_ATTEMPTS)
+            due = self._may_be_taken(connection, most_attempts=_MOST_ATTEMPTS)
             return select(_KEEPER.id).where(due)
 
         columns = (_KEEPER.name, _KEEPER.attempts)
-        row = self._leases.take(owner, free, lease_s=lease_s, columns=columns)
-        return row and Keeping(name=row.name, owner=owner, attempt=row.attempts)
-
-    def renew(self, keeping: Keeping, *, lease_s: float) -> bool:
-        """Stay the keeper; False where somebody else is by now."""
-        return self._leases.renew(keeping.owner, [keeping.name], lease_s=lease_s) > 0
-
-    def give_back(self, keeping: Keeping) -> None:
-        """Let somebody else be the keeper at once."""
-        self._leases.put_back(keeping)
+        row = self._take(owner, free, lease_s=lease_s, columns=columns)
+        return None if row is None else Keeping(name=row.name, owner=owner, attempt=row.attempts)
 
     def holds(self, connection: Connection, keeping: Keeping) -> bool:
         """Tell within a transaction whether somebody still is the keeper."""
-        query = select(_KEEPER.id).where(
-            _KEEPER.name == keeping.name,
-            _KEEPER.state == RUNNING,
-            _KEEPER.attempts == keeping.attempt,
-        )
+        query = select(_KEEPER.id).where(self._is_held(keeping))
         return connection.execute(query).first() is not None

@@ -11,6 +11,7 @@ from sqlalchemy import Row, Select, func, select, update
 from perfmodel.store.feedback.keeper_lease import KeeperLease, Keeping
 from perfmodel.store.feedback.residual_records import StoredResidual, Uncompared
 from perfmodel.store.sql.connections import Connections, now
+from perfmodel.store.sql.records import record_from
 from perfmodel.store.sql.shared_store import SharedStore, insert_into
 from perfmodel.store.sql.tables import JOBS, OBSERVATIONS, RESIDUALS
 from perfmodel.store.state.observation_records import ObservationState
@@ -58,19 +59,11 @@ class ResidualStore(SharedStore):
         if after is not None:
             query = query.where(_SEEN.id > after)
         known = select(_RESIDUAL.id).where(_RESIDUAL.observation == _SEEN.id)
-        with self._connections.reading() as connection:
-            rows = connection.execute(query.where(~known.exists())).all()
-        return tuple(
-            Uncompared(
-                number=row.id, revision=row.revision, seen=stored_observation(row, row.content)
-            )
-            for row in rows
-        )
+        return tuple(map(_uncompared, self._rows(query.where(~known.exists()))))
 
     def newest_number(self) -> int:
         """Return the newest observation that has a residual; 0 without any."""
-        with self._connections.reading() as connection:
-            return int(connection.execute(select(func.max(_RESIDUAL.observation))).scalar() or 0)
+        return int(self._column(select(func.max(_RESIDUAL.observation)))[0] or 0)
 
     def add(self, keeping: Keeping, residuals: Sequence[StoredResidual]) -> bool:
         """Keep residuals of observations that are still there, each once.
@@ -121,13 +114,7 @@ class ResidualStore(SharedStore):
                 .order_by(_SEEN.id.desc())
                 .limit(limit)
             )
-            rows = connection.execute(query).all()
-        return tuple(
-            Uncompared(
-                number=row.id, revision=row.revision, seen=stored_observation(row, row.content)
-            )
-            for row in rows
-        )
+            return tuple(map(_uncompared, connection.execute(query)))
 
     def set_now(self, keeping: Keeping, version: str, found: Mapping[int, float | None]) -> bool:
         """Note what a version predicts of some observations; False where another is the keeper."""
@@ -158,8 +145,7 @@ class ResidualStore(SharedStore):
         return Compared(int(compared), int(kept) - int(compared), everything - int(kept))
 
     def _read(self, query: Select[Any]) -> tuple[StoredResidual, ...]:
-        with self._connections.reading() as connection:
-            return tuple(_residual(row) for row in connection.execute(query))
+        return tuple(map(_residual, self._rows(query)))
 
 
 def _counting() -> Select[Any]:
@@ -172,6 +158,11 @@ def _counting() -> Select[Any]:
     )
 
 
+def _uncompared(row: Row[Any]) -> Uncompared:
+    seen = stored_observation(row, row.content)
+    return Uncompared(number=row.id, revision=row.revision, seen=seen)
+
+
 def _row(residual: StoredResidual) -> dict[str, Any]:
     plain = {name: getattr(residual, name) for name in _PLAIN}
     software = orjson.dumps(dict(residual.software), option=orjson.OPT_SORT_KEYS).decode()
@@ -179,13 +170,4 @@ def _row(residual: StoredResidual) -> dict[str, Any]:
 
 
 def _residual(row: Row[Any]) -> StoredResidual:
-    return StoredResidual(
-        **{name: getattr(row, name) for name in _PLAIN},
-        software=orjson.loads(row.software),
-        family=row.family,
-        reporter=row.reporter,
-        received_at=row.received_at,
-        measured_s=row.step_time_s,
-        job=row.job_ref,
-        batch_size=row.batch_size,
-    )
+    return record_from(StoredResidual, row, measured_s=row.step_time_s, job=row.job_ref)

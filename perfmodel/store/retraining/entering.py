@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
 from sqlalchemy import Connection, insert
 
 from perfmodel.store.retraining.retraining_marks import (
@@ -18,8 +17,10 @@ from perfmodel.store.retraining.retraining_marks import (
     read_mark,
     write_mark,
 )
-from perfmodel.store.retraining.retraining_records import RetrainingState, Trigger
-from perfmodel.store.sql.connections import ExistsError, now
+from perfmodel.store.retraining.retraining_records import Trigger
+from perfmodel.store.sql.connections import ExistsError
+from perfmodel.store.sql.leases import new_work
+from perfmodel.store.sql.records import as_column
 from perfmodel.store.sql.shared_store import SharedStore
 from perfmodel.store.sql.tables import RETRAININGS
 
@@ -61,13 +62,10 @@ def enter(
     ExistsError
         One of that model is open.
     """
-    begun, name = now(), secrets.token_hex(12)
+    name = secrets.token_hex(12)
     row = {
-        "name": name, "model": model, "trigger": trigger.value, "why": why, "caller": caller,
-        "settings": orjson.dumps(dict(settings)).decode(),
-        "state": RetrainingState.WAITING.value, "phase": "", "progress": "", "fraction": 0.0,
-        "owner": "", "attempts": 0, "lease_until": 0.0, "created_at": begun,
-        "updated_at": begun,
+        **new_work(name), "model": model, "trigger": trigger.value, "why": why, "caller": caller,
+        "settings": as_column(settings), "phase": "", "progress": "", "fraction": 0.0,
     }  # fmt: skip
     connection.execute(insert(RETRAININGS).values(**row))
     mark = read_mark(connection, model, locked=True)

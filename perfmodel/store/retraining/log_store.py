@@ -8,6 +8,7 @@ from sqlalchemy import insert, select
 
 from perfmodel.store.retraining.retraining_records import LogLine
 from perfmodel.store.sql.connections import now
+from perfmodel.store.sql.records import record_from
 from perfmodel.store.sql.shared_store import SharedStore
 from perfmodel.store.sql.tables import RETRAINING_LINES
 
@@ -40,13 +41,9 @@ class RetrainingLogStore(SharedStore):
         """
         table = RETRAINING_LINES.c
         query = (
-            select(table.id, table.attempt, table.text, table.at)
+            select(table.id.label("number"), table.attempt, table.text, table.at)
             .where(table.retraining == retraining, table.id > after)
             .order_by(table.id)
             .limit(limit)
         )
-        with self._connections.reading() as connection:
-            return [
-                LogLine(number=row.id, attempt=row.attempt, text=row.text, at=row.at)
-                for row in connection.execute(query)
-            ]
+        return [record_from(LogLine, row) for row in self._rows(query)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import orjson
 from sqlalchemy import select
 
+from perfmodel.store.sql.records import record_from
 from perfmodel.store.sql.shared_store import SharedStore
 from perfmodel.store.sql.tables import CAMPAIGN_TASKS, JOBS, OBSERVATIONS
 from perfmodel.store.state.observation_records import ObservationState
@@ -72,22 +73,12 @@ class ObservedDataStore(SharedStore):
         )
         while True:
             some = query if before is None else query.where(table.id < before)
-            with self._connections.reading() as connection:
-                rows = connection.execute(some).all()
+            rows = self._rows(some)
             if not rows:
                 return
             before = rows[-1].id
             yield [
-                AcceptedObservation(
-                    number=row.id,
-                    job=row.content,
-                    placement=row.placement,
-                    batch_size=row.batch_size,
-                    accumulation_steps=row.accumulation_steps,
-                    step_time_s=row.step_time_s,
-                    reporter=row.reporter,
-                    received_at=row.received_at,
-                )
+                record_from(AcceptedObservation, row, number=row.id, job=row.content)
                 for row in rows
             ]
 
@@ -100,18 +91,15 @@ class ObservedDataStore(SharedStore):
                 table.id.in_(listed[start : start + _AT_ONCE]),
                 table.state == ObservationState.ACCEPTED.value,
             )
-            with self._connections.reading() as connection:
-                left -= set(connection.execute(query).scalars())
+            left -= set(self._column(query))
         return left
 
     def campaign_records(self) -> list[CampaignRecord]:
         """Return where finished tasks of campaigns left their records."""
         table = CAMPAIGN_TASKS.c
         query = select(table.campaign, table.outcome).where(table.outcome.is_not(None))
-        with self._connections.reading() as connection:
-            rows = connection.execute(query.order_by(table.id)).all()
         found = []
-        for campaign, outcome in rows:
+        for campaign, outcome in self._rows(query.order_by(table.id)):
             said = orjson.loads(outcome)
             names = ("accelerator", "workload_hash", "measured_at", "folder")
             if all(isinstance(said.get(name), str) for name in names):

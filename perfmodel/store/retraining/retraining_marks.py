@@ -9,6 +9,7 @@ from sqlalchemy import Connection, func, insert, select, update
 from perfmodel.store.campaigns.campaign_records import TaskState
 from perfmodel.store.feedback.alarm_records import Alarm, AlarmState
 from perfmodel.store.sql.leases import clock
+from perfmodel.store.sql.records import record_from
 from perfmodel.store.sql.tables import (
     ALARMS,
     CAMPAIGN_TASKS,
@@ -76,9 +77,7 @@ def read_mark(connection: Connection, model: str, *, locked: bool = False) -> Ma
     """Return the mark of a model, locked until the transaction ends if that is wanted."""
     query = select(RETRAINING_MARKS).where(RETRAINING_MARKS.c.model == model)
     row = connection.execute(query.with_for_update() if locked else query).first()
-    if row is None:
-        return None
-    return Mark(**{name: value for name, value in row._mapping.items() if name != "model"})
+    return None if row is None else record_from(Mark, row)
 
 
 def write_mark(connection: Connection, model: str, mark: Mark) -> None:
@@ -146,6 +145,6 @@ def _alarm(connection: Connection, after: int) -> Alarm | None:
     query = select(ALARMS).where(
         table.state == AlarmState.OPEN.value, table.id > after, table.acknowledged_at.is_(None)
     )
-    alarms = map(Alarm.from_row, connection.execute(query.order_by(table.id)))
+    alarms = (record_from(Alarm, row) for row in connection.execute(query.order_by(table.id)))
     advising = (one for one in alarms if any(r.action == _REMEDY for r in one.remedies))
     return next(advising, None)

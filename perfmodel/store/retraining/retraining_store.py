@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
-import orjson
-from sqlalchemy import Connection, Row, Select, func, select, update
+from sqlalchemy import Connection, Select, func, select, update
 
 from perfmodel.store.retraining.entering import enter
 from perfmodel.store.retraining.retraining_records import (
@@ -18,7 +17,8 @@ from perfmodel.store.retraining.retraining_records import (
 )
 from perfmodel.store.sql.connections import ExistsError, now
 from perfmodel.store.sql.leases import LeasedStore
-from perfmodel.store.sql.shared_store import Page, record_from
+from perfmodel.store.sql.records import as_column, record_from
+from perfmodel.store.sql.shared_store import Page
 from perfmodel.store.sql.tables import RETRAININGS
 
 #: A retraining that lost its worker so often took it with it, and is given up.
@@ -88,8 +88,7 @@ class RetrainingStore(LeasedStore):
     def states(self) -> dict[str, int]:
         """Return how many retrainings are in each state; every state is there."""
         query = select(_TABLE.state, func.count()).group_by(_TABLE.state)
-        with self._connections.reading() as connection:
-            found = {row[0]: int(row[1]) for row in connection.execute(query)}
+        found = {row[0]: int(row[1]) for row in self._rows(query)}
         return {state.value: found.get(state.value, 0) for state in RetrainingState}
 
     def has_due(self) -> bool:
@@ -116,24 +115,12 @@ class RetrainingStore(LeasedStore):
             _TABLE.name, _TABLE.model, _TABLE.why, _TABLE.caller, _TABLE.settings, _TABLE.attempts,
             _TABLE.created_at, _TABLE.version, _TABLE.decision,
         )  # fmt: skip
-        row = self._leases.take(owner, due, lease_s=lease_s, columns=columns)
-        if row is None:
-            return None
-        return RetrainingClaim(
-            name=row.name,
-            model=row.model,
-            why=row.why,
-            caller=row.caller,
-            settings=orjson.loads(row.settings),
-            attempt=row.attempts,
-            created_at=row.created_at,
-            version=row.version,
-            decision=_json(row.decision),
-        )
+        row = self._take(owner, due, lease_s=lease_s, columns=columns)
+        return None if row is None else record_from(RetrainingClaim, row, attempt=row.attempts)
 
     def tell(self, claim: RetrainingClaim, *, phase: str, progress: str, fraction: float) -> bool:
         """Keep how far a retraining is; False where somebody else has it by now."""
-        return self._change(claim, phase=phase, progress=progress[:300], fraction=fraction)
+        return self._tell(claim, phase=phase, progress=progress[:300], fraction=fraction)
 
     def decide(
         self, claim: RetrainingClaim, *, version: str | None, decision: Mapping[str, Any] | None
@@ -142,7 +129,7 @@ class RetrainingStore(LeasedStore):
 
         None for both takes it back.
         """
-        return self._change(claim, version=version, decision=_text(decision))
+        return self._tell(claim, version=version, decision=as_column(decision))
 
     def end(
         self,
@@ -155,12 +142,12 @@ class RetrainingStore(LeasedStore):
     ) -> bool:
         """Keep what came of a retraining; False where somebody else has it by now."""
         with self._connections.writing() as connection:
-            return self._leases.end(
+            return self._write_held(
                 connection,
                 claim,
                 state=state.value,
                 version=version,
-                decision=_text(decision),
+                decision=as_column(decision),
                 reason=reason,
             )
 
@@ -180,39 +167,19 @@ class RetrainingStore(LeasedStore):
         bool
             False where none of that name is open, or its version is being published.
         """
-        with self._connections.writing() as connection:
-            changed = connection.execute(
-                update(RETRAININGS)
-                .where(_TABLE.name == name, _TABLE.state.in_(_OPEN), _TABLE.version.is_(None))
-                .values(state=RetrainingState.CANCELLED.value, reason=reason, updated_at=now())
-            )
-        return changed.rowcount > 0
+        is_open = (_TABLE.name == name, _TABLE.state.in_(_OPEN), _TABLE.version.is_(None))
+        ended = {"state": RetrainingState.CANCELLED.value, "reason": reason, "updated_at": now()}
+        return self._write(update(RETRAININGS).where(*is_open).values(**ended)) > 0
 
     def _due(self, connection: Connection) -> Select[tuple[int]]:
-        free = self._leases.may_be_taken(connection, most_attempts=MOST_ATTEMPTS)
+        free = self._may_be_taken(connection, most_attempts=MOST_ATTEMPTS)
         return select(_TABLE.id).where(free).order_by(_TABLE.id)
 
-    def _change(self, claim: RetrainingClaim, **values: object) -> bool:
+    def _tell(self, claim: RetrainingClaim, **values: object) -> bool:
         with self._connections.writing() as connection:
-            return self._leases.end(
+            return self._write_held(
                 connection, claim, state=RetrainingState.RUNNING.value, **values
             )
 
 
-def _retraining(row: Row[Any]) -> Retraining:
-    return replace(
-        record_from(Retraining, row),
-        trigger=Trigger(row.trigger),
-        state=RetrainingState(row.state),
-        settings=orjson.loads(row.settings),
-        decision=_json(row.decision),
-    )
-
-
-def _json(text: str | None) -> Mapping[str, Any] | None:
-    found: Mapping[str, Any] | None = None if text is None else orjson.loads(text)
-    return found
-
-
-def _text(value: Mapping[str, Any] | None) -> str | None:
-    return None if value is None else orjson.dumps(dict(value)).decode()
+_retraining = partial(record_from, Retraining)

@@ -23,8 +23,7 @@ class TuningJournalStore(SharedStore):
     def entries(self, study: str, *, first: int = 0) -> list[str]:
         """Return the entries of a search in their order, from one number on."""
         query = select(_TABLE.content).where(_TABLE.study == study, _TABLE.number >= first)
-        with self._connections.reading() as connection:
-            return list(connection.execute(query.order_by(_TABLE.number)).scalars())
+        return self._column(query.order_by(_TABLE.number))
 
     def append(self, study: str, entries: Sequence[str]) -> None:
         """Add entries to the end of a search, all of them or none."""

@@ -60,17 +60,13 @@ class AskedQuestionStore(SharedStore):
 
     def count(self) -> int:
         """Return how many are kept."""
-        with self._connections.reading() as connection:
-            return connection.execute(
-                select(func.count()).select_from(ASKED_QUESTIONS)
-            ).scalar_one()
+        (kept,) = self._column(select(func.count()).select_from(ASKED_QUESTIONS))
+        return int(kept)
 
     def newest(self) -> list[AskedQuestion]:
         """Return those that are kept, the one that was asked last first."""
         query = select(ASKED_QUESTIONS.c.content).order_by(ASKED_QUESTIONS.c.id.desc())
-        with self._connections.reading() as connection:
-            found = connection.execute(query.limit(self._most)).scalars()
-            return [AskedQuestion(content=content) for content in found]
+        return [AskedQuestion(content=one) for one in self._column(query.limit(self._most))]
 
     def _remove_oldest(self, connection: Connection) -> None:
         table, taken = ASKED_QUESTIONS.c, 0

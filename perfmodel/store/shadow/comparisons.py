@@ -9,7 +9,8 @@ from typing import NamedTuple
 from sqlalchemy import Connection, and_, delete, func, or_, select
 
 from perfmodel.store.sql.connections import now
-from perfmodel.store.sql.shared_store import SharedStore, insert_into, record_from
+from perfmodel.store.sql.records import record_from
+from perfmodel.store.sql.shared_store import SharedStore, insert_into
 from perfmodel.store.sql.tables import ASKED_QUESTIONS, OBSERVATIONS, SHADOW_ANSWERS
 from perfmodel.store.state.observation_records import ObservationState
 
@@ -94,31 +95,27 @@ class ComparisonStore(SharedStore):
         """Return the keys of the questions that were compared."""
         table = SHADOW_ANSWERS.c
         query = select(table.question).where(table.model == model, table.against == against)
-        with self._connections.reading() as connection:
-            return set(connection.execute(query).scalars())
+        return set(self._column(query))
 
     def waiting(self, model: str, against: str) -> int:
         """Return how many of the questions that are kept were not compared yet."""
         table = SHADOW_ANSWERS.c
         done = select(table.question).where(table.model == model, table.against == against)
         query = select(func.count()).where(ASKED_QUESTIONS.c.key.not_in(done))
-        with self._connections.reading() as connection:
-            return connection.execute(query).scalar_one()
+        return int(self._column(query)[0])
 
     def last_against(self, model: str) -> str | None:
         """Return the version that a version was compared with last."""
         table = SHADOW_ANSWERS.c
         query = select(table.against).where(table.model == model).order_by(table.id.desc()).limit(1)
-        with self._connections.reading() as connection:
-            return connection.execute(query).scalar_one_or_none()
+        return next(iter(self._column(query)), None)
 
     def of_pair(self, model: str, against: str) -> list[Comparison]:
         """Return the comparisons of two versions, the newest first."""
         table = SHADOW_ANSWERS.c
         query = select(SHADOW_ANSWERS).where(table.model == model, table.against == against)
-        with self._connections.reading() as connection:
-            rows = connection.execute(query.order_by(table.id.desc()).limit(MOST_OF_A_PAIR))
-            return [record_from(Comparison, row) for row in rows]
+        rows = self._rows(query.order_by(table.id.desc()).limit(MOST_OF_A_PAIR))
+        return [record_from(Comparison, row) for row in rows]
 
     def measured(self, model: str, against: str) -> dict[str, list[Measured]]:
         """Return what was observed of questions of two versions, by key; accepted ones alone."""
@@ -136,11 +133,8 @@ class ComparisonStore(SharedStore):
             .where(mine.model == model, mine.against == against)
         )
         found: dict[str, list[Measured]] = {}
-        with self._connections.reading() as connection:
-            for row in connection.execute(query):
-                found.setdefault(row.question, []).append(
-                    Measured(row.step_time_s, row.received_at)
-                )
+        for row in self._rows(query):
+            found.setdefault(row.question, []).append(Measured(row.step_time_s, row.received_at))
         return found
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, select, update
 
-from perfmodel.store.sql.connections import now
-from perfmodel.store.sql.leases import RUNNING, WAITING, LeasedStore, clock
+from perfmodel.store.sql.leases import RUNNING, WAITING, LeasedStore, clock, new_work
+from perfmodel.store.sql.records import record_from
 from perfmodel.store.sql.shared_store import insert_into
 from perfmodel.store.sql.tables import SHADOW_RUNS
 
@@ -61,17 +61,13 @@ class ShadowRunStore(LeasedStore):
             statement = insert_into(connection, SHADOW_RUNS).on_conflict_do_nothing(
                 index_elements=["name"]
             )
-            connection.execute(statement, [_new(name)])
+            connection.execute(statement, [new_work(name)])
 
     def begin_anew(self, name: str) -> None:
         """Let a version be compared now, however often that ended badly."""
         self.enter(name)
-        with self._connections.writing() as connection:
-            table = SHADOW_RUNS.c
-            given_up = (table.name == name, table.state == WAITING)
-            connection.execute(
-                update(SHADOW_RUNS).where(*given_up).values(attempts=0, lease_until=0.0)
-            )
+        given_up = (SHADOW_RUNS.c.name == name, SHADOW_RUNS.c.state == WAITING)
+        self._write(update(SHADOW_RUNS).where(*given_up).values(attempts=0, lease_until=0.0))
 
     def find(self, name: str) -> ShadowRun | None:
         """Return how a comparison is getting on; None of a version that was never a shadow."""
@@ -81,10 +77,10 @@ class ShadowRunStore(LeasedStore):
         """Take a comparison on; None where somebody else has it, or it ended badly too often."""
 
         def mine(connection: Connection) -> Select[tuple[int]]:
-            free = self._leases.may_be_taken(connection, most_attempts=MOST_ATTEMPTS)
+            free = self._may_be_taken(connection, most_attempts=MOST_ATTEMPTS)
             return select(SHADOW_RUNS.c.id).where(free, SHADOW_RUNS.c.name == name)
 
-        row = self._leases.take(owner, mine, lease_s=lease_s, columns=_COLUMNS)
+        row = self._take(owner, mine, lease_s=lease_s, columns=_COLUMNS)
         return None if row is None else _run(row)
 
     def end(self, held: ShadowRun, problem: str | None, *, wait_s: float = 0.0) -> None:
@@ -96,7 +92,7 @@ class ShadowRunStore(LeasedStore):
             How it ended badly; None: it did not, and earlier problems are forgotten.
         """
         with self._connections.writing() as connection:
-            self._leases.end(
+            self._write_held(
                 connection,
                 held,
                 state=WAITING,
@@ -107,23 +103,4 @@ class ShadowRunStore(LeasedStore):
 
 
 def _run(row: Row[Any]) -> ShadowRun:
-    return ShadowRun(
-        name=row.name,
-        state=row.state,
-        attempt=row.attempts,
-        problem=row.problem,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-    )
-
-
-def _new(name: str) -> dict[str, object]:
-    return {
-        "name": name,
-        "state": WAITING,
-        "owner": "",
-        "attempts": 0,
-        "lease_until": 0.0,
-        "created_at": now(),
-        "updated_at": now(),
-    }
+    return record_from(ShadowRun, row, attempt=row.attempts)

@@ -32,7 +32,7 @@ from sqlalchemy import (
     update,
 )
 
-from perfmodel.store.sql.connections import Connections, now
+from perfmodel.store.sql.connections import now
 from perfmodel.store.sql.shared_store import SharedStore
 
 #: States that every table of leases has; others are its own.
@@ -59,39 +59,36 @@ class Held(Protocol):
         """Which one it is; the first is 1."""
 
 
+def new_work(name: str) -> dict[str, Any]:
+    """Return the columns of leases, and times, of a row that is entered now and waits."""
+    return {
+        "name": name, "state": WAITING, "owner": "", "attempts": 0, "lease_until": 0.0,
+        "created_at": now(), "updated_at": now(),
+    }  # fmt: skip
+
+
 def new_owner() -> str:
     """Return a name for this process among all that share the database, never given before."""
     return f"{socket.gethostname()[:32]}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
-class LeaseTable:
-    """The rows of a table as something to be taken on; may be shared by threads and processes.
+class LeasedStore(SharedStore):
+    """Rows of a table as work to be taken on; each store says what is due, and how it ends.
 
-    Parameters
+    Attributes
     ----------
-    table : Table
+    work : Table
         With the columns ``id``, ``name``, ``state``, ``owner``, ``attempts``, ``lease_until`` and
         ``updated_at``.
-
-    Raises
-    ------
-    StoreError
-        In every method: the database cannot be read or written.
     """
 
-    def __init__(self, connections: Connections, table: Table) -> None:
-        self._connections = connections
-        self._table = table
+    work: ClassVar[Table]
 
-    def may_be_taken(self, connection: Connection, *, most_attempts: int) -> ColumnElement[bool]:
+    def _may_be_taken(self, connection: Connection, *, most_attempts: int) -> ColumnElement[bool]:
         """Return what holds for rows that wait, or have lost their worker, and may be begun."""
-        return and_(self._is_due(connection), self._table.c.attempts < most_attempts)
+        return and_(self._is_due(connection), self.work.c.attempts < most_attempts)
 
-    def was_lost(self, connection: Connection, *, most_attempts: int) -> ColumnElement[bool]:
-        """Return what holds for rows without a worker that were begun as often as they may be."""
-        return and_(self._is_due(connection), self._table.c.attempts >= most_attempts)
-
-    def take(
+    def _take(
         self,
         owner: str,
         which: Callable[[Connection], Select[tuple[int]]],
@@ -104,7 +101,7 @@ class LeaseTable:
         Parameters
         ----------
         which : callable
-            Builds the query for the ``id`` of rows that :meth:`may_be_taken`, first choice first.
+            Builds the query for the ``id`` of rows that may be taken, first choice first.
         lease_s : float
             Time within which it has to be renewed, seconds.
         columns : collection of Column
@@ -114,7 +111,7 @@ class LeaseTable:
             # Nobody is kept from writing by a look that finds nothing, as most do.
             if connection.execute(which(connection).limit(1)).first() is None:
                 return None
-        table = self._table
+        table = self.work
         with self._connections.writing() as connection:
             # Another host that claims at the same time looks past the row that this one holds.
             first = which(connection).limit(1).with_for_update(skip_locked=True, of=table)
@@ -134,35 +131,30 @@ class LeaseTable:
                 .returning(*columns)
             ).one()
 
-    def renew(self, owner: str, names: Collection[str], *, lease_s: float) -> int:
-        """Say that a worker still lives; return how many of the rows are still its own."""
-        table = self._table.c
+    def renew(self, owner: str, names: Collection[str], *, lease_s: float) -> bool:
+        """Say that a worker still lives; False where one of them is not its own any more."""
+        table = self.work.c
         with self._connections.writing() as connection:
             renewed = connection.execute(
-                update(self._table)
+                update(self.work)
                 .where(table.name.in_(names), table.owner == owner, table.state == RUNNING)
                 .values(lease_until=_until(connection, lease_s))
             )
-        return int(renewed.rowcount)
+        return int(renewed.rowcount) == len(names)
 
-    def put_back(self, held: Held, *, wait_s: float = 0.0, counts: bool = True) -> bool:
-        """Let a row wait again, because nothing can be done about it now.
+    def put_back(self, held: Held, *, wait_s: float = 0.0, counts: bool = False) -> bool:
+        """Let something wait again; False where somebody else has it by now.
 
         Parameters
         ----------
         wait_s : float
             Time for which nobody tries again, seconds.
         counts : bool
-            Whether this was an attempt.
-
-        Returns
-        -------
-        bool
-            False where somebody else has it by now.
+            Whether this was an attempt; not, where the reason is none of its own.
         """
         with self._connections.writing() as connection:
             changed = connection.execute(
-                update(self._table)
+                update(self.work)
                 .where(self._is_held(held))
                 .values(
                     state=WAITING,
@@ -173,21 +165,32 @@ class LeaseTable:
             )
         return changed.rowcount > 0
 
-    def end(self, connection: Connection, held: Held, *, state: str, **values: object) -> bool:
+    def _write_held(
+        self, connection: Connection, held: Held, *, state: str, **values: object
+    ) -> bool:
         """Write what came of a row in an open transaction; False where somebody else has it."""
         changed = connection.execute(
-            update(self._table)
+            update(self.work)
             .where(self._is_held(held))
             .values(state=state, updated_at=now(), **values)
         )
         return changed.rowcount > 0
 
+    def _give_up(self, most_attempts: int, *, state: str, **values: object) -> int:
+        """End what lost its worker so often; return how many rows those were."""
+        with self._connections.writing() as connection:
+            lost = and_(self._is_due(connection), self.work.c.attempts >= most_attempts)
+            changed = connection.execute(
+                update(self.work).where(lost).values(state=state, updated_at=now(), **values)
+            )
+        return int(changed.rowcount)
+
     def _is_held(self, held: Held) -> ColumnElement[bool]:
-        table = self._table.c
+        table = self.work.c
         return and_(table.name == held.name, table.state == RUNNING, table.attempts == held.attempt)
 
     def _is_due(self, connection: Connection) -> ColumnElement[bool]:
-        table, time = self._table.c, clock(connection)
+        table, time = self.work.c, clock(connection)
         ran_out = or_(table.lease_until <= time, table.lease_until > time + LONGEST_LEASE_S)
         return and_(table.state.in_((WAITING, RUNNING)), ran_out)
 
@@ -201,44 +204,3 @@ def clock(connection: Connection) -> ColumnElement[float]:
 
 def _until(connection: Connection, lease_s: float) -> ColumnElement[float]:
     return clock(connection) + min(lease_s, LONGEST_LEASE_S)
-
-
-class LeasedStore(SharedStore):
-    """Reads and writes a table of leases; each store says for itself what is due, and how it ends.
-
-    Attributes
-    ----------
-    work : Table
-        With the columns of :class:`.LeaseTable`.
-    """
-
-    work: ClassVar[Table]
-
-    def __init__(self, connections: Connections) -> None:
-        super().__init__(connections)
-        self._leases = LeaseTable(connections, self.work)
-
-    def renew(self, owner: str, names: Collection[str], *, lease_s: float) -> bool:
-        """Say that a worker still lives; False where one of them is not its own any more."""
-        return self._leases.renew(owner, names, lease_s=lease_s) == len(names)
-
-    def put_back(self, held: Held, *, wait_s: float = 0.0, counts: bool = False) -> bool:
-        """Let something wait again; False where somebody else has it by now.
-
-        Parameters
-        ----------
-        wait_s : float
-            Time for which nobody tries again, seconds.
-        counts : bool
-            Whether this was an attempt; not, where the reason is none of its own.
-        """
-        return self._leases.put_back(held, wait_s=wait_s, counts=counts)
-
-    def _give_up(self, most_attempts: int, *, state: str, **values: object) -> int:
-        """End what lost its worker so often; return how many rows those were."""
-        with self._connections.writing() as connection:
-            lost = self._leases.was_lost(connection, most_attempts=most_attempts)
-            changed = connection.execute(
-                update(self.work).where(lost).values(state=state, updated_at=now(), **values)
-            )
-        return int(changed.rowcount)

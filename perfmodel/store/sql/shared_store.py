@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, final
 
-from sqlalchemy import Column, Connection, Row, Select, Table, select
+from sqlalchemy import Column, Connection, Executable, Row, Select, Table, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from perfmodel.errors import InvalidInputError
@@ -160,11 +160,28 @@ class SharedStore:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
+    def _rows(self, query: Executable) -> Sequence[Any]:
+        """Return all that a query finds."""
+        with self._connections.reading() as connection:
+            return connection.execute(query).all()
+
+    def _column(self, query: Executable) -> list[Any]:
+        """Return the first column of all that a query finds."""
+        return [row[0] for row in self._rows(query)]
+
+    def _has(self, query: Select[Any]) -> bool:
+        """Tell whether a query finds anything."""
+        return bool(self._rows(query.limit(1)))
+
+    def _write(self, statement: Executable) -> int:
+        """Write in a transaction of its own; return how many rows that changed."""
+        with self._connections.writing() as connection:
+            return int(connection.execute(statement).rowcount)
+
     def _find(self, query: Select[Any], read: Callable[[Row[Any]], Item]) -> Item | None:
         """Return the one thing that a query finds, or None."""
-        with self._connections.reading() as connection:
-            row = connection.execute(query).one_or_none()
-        return None if row is None else read(row)
+        rows = self._rows(query)
+        return read(rows[0]) if rows else None
 
     def _page(
         self,
@@ -180,20 +197,13 @@ class SharedStore:
         before = read_cursor(cursor)
         if before is not None:
             query = query.where(number < before)
-        with self._connections.reading() as connection:
-            rows: Sequence[Row[Any]] = connection.execute(query).all()
+        rows = self._rows(query)
         return Page(
             items=tuple(read(row) for row in rows[:limit]),
             next_cursor=write_cursor(getattr(rows[limit - 1], number.name))
             if len(rows) > limit
             else None,
         )
-
-
-def record_from(kind: type[Item], row: Row[Any]) -> Item:
-    """Return a record from the columns that bear the names of its fields."""
-    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # a dataclass
-    return kind(**{name: getattr(row, name) for name in names})
 
 
 def put_row(connection: Connection, table: Table, key: str, values: Mapping[str, Any]) -> None:

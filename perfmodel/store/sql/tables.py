@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -22,6 +24,20 @@ METADATA = MetaData()
 
 #: SQLite numbers rows by itself only where the key is a plain INTEGER.
 RowNumber = BigInteger().with_variant(Integer(), "sqlite")
+
+
+def _leased(name_length: int = 64) -> list[Column[Any]]:
+    """Return what :class:`.leases.LeasedStore` needs of a table."""
+    return [
+        Column("id", RowNumber, primary_key=True, autoincrement=True),
+        Column("name", String(name_length), nullable=False, unique=True),
+        Column("state", String(16), nullable=False),
+        Column("owner", String(64), nullable=False),
+        Column("attempts", Integer, nullable=False),
+        Column("lease_until", Double, nullable=False),
+        Column("updated_at", String(32), nullable=False),
+    ]
+
 
 #: One graph as canonical JSON, deflated.
 GRAPHS = Table(
@@ -178,13 +194,7 @@ ALARMS = Table(
 DRIFT_KEEPERS = Table(
     "drift_keepers",
     METADATA,
-    Column("id", RowNumber, primary_key=True, autoincrement=True),
-    Column("name", String(64), nullable=False, unique=True),
-    Column("state", String(16), nullable=False),
-    Column("owner", String(64), nullable=False),
-    Column("attempts", Integer, nullable=False),
-    Column("lease_until", Double, nullable=False),
-    Column("updated_at", String(32), nullable=False),
+    *_leased(),
 )
 
 #: What an hour of one accelerator costs, as the operator of the service says.
@@ -202,20 +212,14 @@ PRICES = Table(
 OPERATIONS = Table(
     "operations",
     METADATA,
-    Column("id", RowNumber, primary_key=True, autoincrement=True),
-    Column("name", String(64), nullable=False, unique=True),
+    *_leased(),
     Column("kind", String(64), nullable=False),
-    Column("state", String(16), nullable=False),
     Column("caller", String(64), nullable=False),
     Column("request", LargeBinary),
-    Column("owner", String(64), nullable=False),
-    Column("attempts", Integer, nullable=False),
-    Column("lease_until", Double, nullable=False),
     Column("status", Integer),
     Column("result", LargeBinary),
     Column("problem", Text),
     Column("created_at", String(32), nullable=False),
-    Column("updated_at", String(32), nullable=False),
     Index("ix_operations_state_id", "state", "id"),
 )
 
@@ -243,16 +247,11 @@ CAMPAIGNS = Table(
 CAMPAIGN_TASKS = Table(
     "campaign_tasks",
     METADATA,
-    Column("id", RowNumber, primary_key=True, autoincrement=True),
-    Column("name", String(64), nullable=False, unique=True),
+    *_leased(),
     Column("campaign", String(64), nullable=False),
     Column("accelerator", String(200), nullable=False),
     Column("job", Text, nullable=False),
     Column("turn", Double, nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("owner", String(64), nullable=False),
-    Column("attempts", Integer, nullable=False),
-    Column("lease_until", Double, nullable=False),
     Column("machine", String(300)),
     Column("elapsed_s", Double),
     Column("outcome", Text),
@@ -260,7 +259,6 @@ CAMPAIGN_TASKS = Table(
     Column("checked", Boolean, nullable=False),
     Column("doubt", Text),
     Column("created_at", String(32), nullable=False),
-    Column("updated_at", String(32), nullable=False),
     Index("ix_campaign_tasks_campaign_state_turn", "campaign", "state", "turn"),
     Index("ix_campaign_tasks_state_turn", "state", "turn"),
 )
@@ -296,15 +294,9 @@ ASKED_QUESTIONS = Table(
 SHADOW_RUNS = Table(
     "shadow_runs",
     METADATA,
-    Column("id", RowNumber, primary_key=True, autoincrement=True),
-    Column("name", String(200), nullable=False, unique=True),
-    Column("state", String(16), nullable=False),
-    Column("owner", String(64), nullable=False),
-    Column("attempts", Integer, nullable=False),
-    Column("lease_until", Double, nullable=False),
+    *_leased(200),
     Column("problem", Text),
     Column("created_at", String(32), nullable=False),
-    Column("updated_at", String(32), nullable=False),
 )
 
 #: A question as two versions answer it. Step times are those without what was observed of the job,
@@ -342,25 +334,19 @@ SHADOW_ANSWERS = Table(
 RETRAININGS = Table(
     "retrainings",
     METADATA,
-    Column("id", RowNumber, primary_key=True, autoincrement=True),
-    Column("name", String(64), nullable=False, unique=True),
+    *_leased(),
     Column("model", String(200), nullable=False),
     Column("trigger", String(16), nullable=False),
     Column("why", Text, nullable=False),
     Column("caller", String(200), nullable=False),
     Column("settings", Text, nullable=False),
-    Column("state", String(16), nullable=False),
     Column("phase", String(32), nullable=False),
     Column("progress", Text, nullable=False),
     Column("fraction", Double, nullable=False),
-    Column("owner", String(64), nullable=False),
-    Column("attempts", Integer, nullable=False),
-    Column("lease_until", Double, nullable=False),
     Column("version", String(200)),
     Column("decision", Text),
     Column("reason", Text),
     Column("created_at", String(32), nullable=False),
-    Column("updated_at", String(32), nullable=False),
     Index("ix_retrainings_state_id", "state", "id"),
     Index("ix_retrainings_model_id", "model", "id"),
     Index(

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Column, Connection, Insert, Select, and_, delete, insert, select
+from sqlalchemy import Column, Connection, Insert, Row, Select, and_, delete, insert, select
 
 from perfmodel.errors import StoreError
 from perfmodel.store.sql.connections import Connections, ExistsError, now
 from perfmodel.store.sql.migrate import migrate
+from perfmodel.store.sql.records import record_from
+from perfmodel.store.sql.shared_store import SharedStore
 from perfmodel.store.sql.tables import CAPTURES, GRAPH_FACTS, GRAPHS, REGISTRATIONS
 
 #: A tenth larger than by the level that is common, in 1 ms a graph instead of 3.
@@ -75,8 +78,8 @@ def inflated(content: bytes, graph_hash: str) -> bytes:
         raise StoreError(f"Graph {graph_hash} is damaged: {error}.") from error
 
 
-class Database:
-    """Keeps graphs; may be shared by threads and processes.
+class Database(SharedStore):
+    """Keeps graphs, and the connections of a process; may be shared by threads and processes.
 
     Parameters
     ----------
@@ -94,6 +97,7 @@ class Database:
         self.url = url
         self.connections = Connections(url)
         migrate(self.connections)
+        super().__init__(self.connections)
 
     def put_graph(self, graph_hash: str, canonical: bytes) -> bool:
         """Keep a graph.
@@ -107,11 +111,8 @@ class Database:
 
     def graph(self, graph_hash: str) -> bytes | None:
         """Return the canonical JSON of a graph, or None."""
-        with self.connections.reading() as connection:
-            found = connection.execute(
-                select(GRAPHS.c.canonical).where(GRAPHS.c.hash == graph_hash)
-            ).scalar_one_or_none()
-        return None if found is None else inflated(found, graph_hash)
+        query = select(GRAPHS.c.canonical).where(GRAPHS.c.hash == graph_hash)
+        return self._find(query, lambda row: inflated(row.canonical, graph_hash))
 
     def register(self, registration: Registration) -> bool:
         """Keep how a graph was captured; the first registration of a graph stands.
@@ -134,19 +135,8 @@ class Database:
 
     def registration(self, graph_hash: str) -> Registration | None:
         """Return how a registered graph was captured, or None."""
-        with self.connections.reading() as connection:
-            row = connection.execute(
-                select(REGISTRATIONS).where(REGISTRATIONS.c.hash == graph_hash)
-            ).one_or_none()
-        if row is None:
-            return None
-        return Registration(
-            graph_hash=row.hash,
-            mode=row.mode,
-            batch_size=row.batch_size,
-            tokens_per_sample=row.tokens_per_sample,
-            owner=row.owner or "",
-        )
+        query = select(REGISTRATIONS).where(REGISTRATIONS.c.hash == graph_hash)
+        return self._find(query, _registration)
 
     def put_captured(self, key: str, step: StoredGraph, version: str) -> None:
         """Keep a captured graph with its facts, in one transaction where all of it is new."""
@@ -198,16 +188,7 @@ class Database:
     def _stored(
         self, query: Select[tuple[str, int | None, bytes, bytes | None]]
     ) -> StoredGraph | None:
-        with self.connections.reading() as connection:
-            row = connection.execute(query).one_or_none()
-        if row is None:
-            return None
-        return StoredGraph(
-            graph_hash=row.hash,
-            deflated=row.canonical,
-            tokens_per_sample=row.tokens_per_sample,
-            facts=row.content,
-        )
+        return self._find(query, _stored_graph)
 
     def _insert(self, row: Insert) -> bool:
         try:
@@ -216,6 +197,15 @@ class Database:
         except ExistsError:
             return False
         return True
+
+
+def _registration(row: Row[Any]) -> Registration:
+    return record_from(Registration, row, graph_hash=row.hash, owner=row.owner or "")
+
+
+def _stored_graph(row: Row[Any]) -> StoredGraph:
+    content = {"deflated": row.canonical, "facts": row.content}
+    return record_from(StoredGraph, row, graph_hash=row.hash, **content)
 
 
 def _graph_row(graph_hash: str, content: bytes) -> Insert:

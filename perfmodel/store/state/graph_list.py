@@ -9,12 +9,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, or_, select, update
 
 from perfmodel.store.sql.connections import now
+from perfmodel.store.sql.records import record_from
 from perfmodel.store.sql.shared_store import (
     Page,
     SharedStore,
     insert_into,
     raise_revision,
-    record_from,
 )
 from perfmodel.store.sql.tables import OWNERS, REGISTRATIONS
 
@@ -83,8 +83,7 @@ class GraphList(SharedStore):
         """Tell whether a key registered a graph."""
         found = REGISTRATIONS.c.hash
         query = select(found).where(found == graph_hash, _is_of(owner))
-        with self._connections.reading() as connection:
-            return connection.execute(query).first() is not None
+        return self._has(query)
 
     def find(self, graph_hash: str) -> RegisteredGraph | None:
         """Return a registered graph, or None."""
@@ -93,12 +92,8 @@ class GraphList(SharedStore):
 
     def keep_facts(self, graph_hash: str, facts: GraphFacts) -> None:
         """Keep what there is to say of a registered graph."""
-        with self._connections.writing() as connection:
-            connection.execute(
-                update(REGISTRATIONS)
-                .where(REGISTRATIONS.c.hash == graph_hash)
-                .values(**asdict(facts))
-            )
+        mine = REGISTRATIONS.c.hash == graph_hash
+        self._write(update(REGISTRATIONS).where(mine).values(**asdict(facts)))
 
     def correct(self, graph_hash: str, facts: Mapping[str, Any]) -> bool:
         """State anew how a graph was captured; False where it is not registered.
@@ -120,12 +115,7 @@ def _is_of(owner: str) -> ColumnElement[bool]:
 
 
 def _registered(row: Row[Any]) -> RegisteredGraph:
-    return RegisteredGraph(
-        graph_hash=row.hash,
-        mode=row.mode,
-        batch_size=row.batch_size,
-        tokens_per_sample=row.tokens_per_sample,
-        facts=None if row.source is None else record_from(GraphFacts, row),
-        created_at=row.created_at,
-        owner=row.owner or "",
+    facts = None if row.source is None else record_from(GraphFacts, row)
+    return record_from(
+        RegisteredGraph, row, graph_hash=row.hash, facts=facts, owner=row.owner or ""
     )

@@ -9,7 +9,8 @@ from functools import partial
 from sqlalchemy import Connection, select
 
 from perfmodel.store.sql.connections import now
-from perfmodel.store.sql.shared_store import Page, SharedStore, insert_into, record_from
+from perfmodel.store.sql.records import record_from
+from perfmodel.store.sql.shared_store import Page, SharedStore, insert_into
 from perfmodel.store.sql.tables import JOBS, OWNERS
 
 
@@ -72,8 +73,7 @@ class JobStore(SharedStore):
     def is_of(self, ref: str, owner: str) -> bool:
         """Tell whether a key registered a job."""
         query = select(OWNERS.c.ref).where(OWNERS.c.owner == owner, OWNERS.c.ref == ref)
-        with self._connections.reading() as connection:
-            return connection.execute(query).first() is not None
+        return self._has(query)
 
     def page(
         self, *, owner: str | None = None, cursor: str | None = None, limit: int = 100

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 from sqlalchemy import insert, select, update
 
-from perfmodel.store.sql.shared_store import SharedStore, raise_revision, record_from
+from perfmodel.store.sql.records import record_from
+from perfmodel.store.sql.shared_store import SharedStore, raise_revision
 from perfmodel.store.sql.tables import AUDIT, KEYS
 
 #: Name of the counter that each change of the keys raises.
@@ -38,11 +39,9 @@ class KeyRows(SharedStore):
 
     def all(self) -> tuple[StoredKey, ...]:
         """Return every key, the oldest first, revoked ones included."""
-        with self._connections.reading() as connection:
-            rows = connection.execute(select(KEYS).order_by(KEYS.c.id)).all()
         return tuple(
-            replace(key, scopes=tuple(row.scopes.split()))
-            for key, row in ((record_from(StoredKey, row), row) for row in rows)
+            record_from(StoredKey, row, scopes=tuple(row.scopes.split()))
+            for row in self._rows(select(KEYS).order_by(KEYS.c.id))
         )
 
     def add(self, key: StoredKey) -> None:
@@ -69,11 +68,9 @@ class AuditStore(SharedStore):
 
     def append(self, content: str) -> None:
         """Keep what was done, as JSON; it is on disk when this returns."""
-        with self._connections.writing() as connection:
-            connection.execute(insert(AUDIT).values(content=content))
+        self._write(insert(AUDIT).values(content=content))
 
     def newest(self, limit: int) -> Sequence[str]:
         """Return what was done last, the newest first."""
         query = select(AUDIT.c.content).order_by(AUDIT.c.id.desc()).limit(limit)
-        with self._connections.reading() as connection:
-            return list(connection.execute(query).scalars())
+        return self._column(query)

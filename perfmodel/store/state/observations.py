@@ -10,6 +10,7 @@ import orjson
 from sqlalchemy import Connection, Delete, Row, Update, delete, func, select, update
 
 from perfmodel.store.sql.connections import Connections, now
+from perfmodel.store.sql.records import record_from, row_of
 from perfmodel.store.sql.shared_store import (
     Page,
     SharedStore,
@@ -242,24 +243,15 @@ def _key(seen: StoredObservation) -> _Key:
 
 
 def _row(seen: StoredObservation, revision: int, received_at: str) -> dict[str, Any]:
-    return {
+    software = orjson.dumps(dict(seen.software), option=orjson.OPT_SORT_KEYS).decode()
+    row = row_of(seen)
+    del row["job"], row["expires_in_s"]
+    return row | {
         "family": seen.job.family,
-        "key": seen.key,
-        "content_hash": seen.content_hash,
         "job_ref": seen.job.ref,
-        "placement": seen.placement,
-        "batch_size": seen.batch_size,
-        "accumulation_steps": seen.accumulation_steps,
-        "step_time_s": seen.step_time_s,
-        "sync_time_s": seen.sync_time_s,
-        "state": seen.state.value,
-        "reason": seen.reason,
-        "reporter": seen.reporter,
         "revision": revision,
         "received_at": received_at,
-        "software": orjson.dumps(dict(seen.software), option=orjson.OPT_SORT_KEYS).decode()
-        if seen.software
-        else None,
+        "software": software if seen.software else None,
         "expires_at": None if seen.expires_in_s is None else _later(received_at, seen.expires_in_s),
     }
 
@@ -286,19 +278,10 @@ def _content(connection: Connection, taken: Iterable[_Key]) -> dict[_Key, str]:
 
 def stored_observation(row: Row[Any], content: str = "") -> StoredObservation:
     """Return an observation from a row of its table."""
-    return StoredObservation(
+    return record_from(
+        StoredObservation,
+        row,
         job=StoredJob(ref=row.job_ref, family=row.family, content=content),
-        key=row.key,
-        content_hash=row.content_hash,
-        placement=row.placement,
-        batch_size=row.batch_size,
-        accumulation_steps=row.accumulation_steps,
-        step_time_s=row.step_time_s,
-        sync_time_s=row.sync_time_s,
-        state=ObservationState(row.state),
-        reason=row.reason,
-        reporter=row.reporter,
-        received_at=row.received_at,
         software=tuple(sorted(orjson.loads(row.software).items())) if row.software else (),
-        expires_at=row.expires_at,
+        expires_in_s=None,
     )

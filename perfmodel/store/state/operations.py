@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import secrets
 import zlib
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any
+from functools import partial
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Row,
     Select,
     and_,
     delete,
@@ -24,9 +23,9 @@ from sqlalchemy import (
 )
 
 from perfmodel.store.sql import leases
-from perfmodel.store.sql.connections import now
 from perfmodel.store.sql.leases import LeasedStore
-from perfmodel.store.sql.shared_store import Page, record_from
+from perfmodel.store.sql.records import record_from
+from perfmodel.store.sql.shared_store import Page
 from perfmodel.store.sql.tables import OPERATIONS
 
 
@@ -123,12 +122,10 @@ class OperationStore(LeasedStore):
         Operation or None
             None where too many are open.
         """
-        begun = now()
         name = secrets.token_hex(16)
         values = {
-            "name": name, "kind": kind, "state": OperationState.WAITING.value, "caller": caller,
-            "request": zlib.compress(request, 1), "owner": owner, "attempts": 0,
-            "lease_until": 0.0, "created_at": begun, "updated_at": begun,
+            **leases.new_work(name), "kind": kind, "caller": caller,
+            "request": zlib.compress(request, 1), "owner": owner,
         }  # fmt: skip
         with self._connections.writing() as connection:
             is_open = OPERATIONS.c.state.in_(_OPEN)
@@ -162,20 +159,15 @@ class OperationStore(LeasedStore):
         at_work = select(func.count()).select_from(other).where(running).scalar_subquery()
 
         def next_one(connection: Connection) -> Select[tuple[int]]:
-            due = self._leases.may_be_taken(connection, most_attempts=most_attempts)
+            due = self._may_be_taken(connection, most_attempts=most_attempts)
             return select(table.id).where(due).order_by(at_work, table.id)
 
         columns = (table.name, table.kind, table.caller, table.request, table.attempts)
-        row = self._leases.take(owner, next_one, lease_s=lease_s, columns=columns)
+        row = self._take(owner, next_one, lease_s=lease_s, columns=columns)
         if row is None:
             return None
-        return Claim(
-            name=row.name,
-            kind=row.kind,
-            caller=row.caller,
-            request=zlib.decompress(row.request),
-            attempt=row.attempts,
-        )
+        request = zlib.decompress(row.request)
+        return record_from(Claim, row, request=request, attempt=row.attempts)
 
     def finish(self, claim: Claim, result: bytes, *, status: int = 200) -> bool:
         """Keep what came of an operation; False where somebody else has it by now."""
@@ -204,8 +196,7 @@ class OperationStore(LeasedStore):
     def result(self, name: str) -> bytes | None:
         """Return what came of an operation, or None as long as nothing did."""
         query = select(OPERATIONS.c.result).where(OPERATIONS.c.name == name)
-        with self._connections.reading() as connection:
-            found = connection.execute(query).scalar_one_or_none()
+        found = next(iter(self._column(query)), None)
         return None if found is None else zlib.decompress(found)
 
     def page(
@@ -229,16 +220,13 @@ class OperationStore(LeasedStore):
 
     def remove(self, name: str) -> bool:
         """Forget an operation; whoever works on it works for nothing. False without it."""
-        with self._connections.writing() as connection:
-            gone = connection.execute(delete(OPERATIONS).where(OPERATIONS.c.name == name))
-        return gone.rowcount > 0
+        return self._write(delete(OPERATIONS).where(OPERATIONS.c.name == name)) > 0
 
     def forget_ended_before(self, time: str) -> int:
         """Forget what ended before a time (UTC, ISO 8601); return how many those were."""
         table = OPERATIONS.c
         old = and_(table.state.in_(_ENDED), table.updated_at < time)
-        with self._connections.writing() as connection:
-            return int(connection.execute(delete(OPERATIONS).where(old)).rowcount)
+        return self._write(delete(OPERATIONS).where(old))
 
     def open_of(self, caller: str) -> int:
         """Return how many operations of a caller are open."""
@@ -254,7 +242,7 @@ class OperationStore(LeasedStore):
 
     def _end(self, claim: Claim, *, state: OperationState, **values: object) -> bool:
         with self._connections.writing() as connection:
-            return self._leases.end(connection, claim, state=state.value, request=None, **values)
+            return self._write_held(connection, claim, state=state.value, request=None, **values)
 
 
 _FACTS = tuple(OPERATIONS.c[name] for name in ("id", *(f.name for f in fields(Operation))))
@@ -265,5 +253,4 @@ def _count(connection: Connection, where: ColumnElement[bool]) -> int:
     return int(connection.execute(query).scalar_one())
 
 
-def _operation(row: Row[Any]) -> Operation:
-    return replace(record_from(Operation, row), state=OperationState(row.state))
+_operation = partial(record_from, Operation)

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import delete, select
 
 from perfmodel.store.sql.connections import Connections, now
-from perfmodel.store.sql.shared_store import SharedStore, put_row, raise_revision, record_from
+from perfmodel.store.sql.records import record_from
+from perfmodel.store.sql.shared_store import SharedStore, put_row, raise_revision
 from perfmodel.store.sql.tables import PRICES
 
 #: Name of the counter that each change raises.
@@ -47,8 +48,7 @@ class PriceStore(SharedStore):
 
     def all(self) -> dict[str, Price]:
         """Return every price by the name of its accelerator, in the order of the names."""
-        with self._connections.reading() as connection:
-            rows = connection.execute(select(PRICES)).all()
+        rows = self._rows(select(PRICES))
         prices = {row.accelerator: record_from(Price, row) for row in rows}
         # Databases order texts each in its own way.
         return dict(sorted(prices.items()))

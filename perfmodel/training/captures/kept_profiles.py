@@ -28,7 +28,7 @@ from perfmodel.training.captures.capture_key import capture_key, capture_view
 #: Raised when the meaning of a profile changes; kept ones of another version are made again.
 PROFILE_VERSION = 1
 
-Profile = TypeVar("Profile")
+Profile = TypeVar("Profile", StepProfile, MemoryProfile)
 
 
 def step_profiles(jobs: Iterable[Job], *, cache: Path | None = None) -> dict[str, StepProfile]:
@@ -40,7 +40,7 @@ def step_profiles(jobs: Iterable[Job], *, cache: Path | None = None) -> dict[str
     found: dict[str, StepProfile] = {}
     for key, job in _by_key(jobs).items():
         try:
-            found[key] = _kept(files, key, job, _step_profile, _step_arrays, _stored_step)
+            found[key] = _kept(files, key, job, StepProfile, _step_profile)
         except PerfModelError:
             continue
     return found
@@ -50,16 +50,13 @@ def memory_profiles(jobs: Iterable[Job]) -> dict[str, MemoryProfile]:
     """Return the memory profiles of jobs by :func:`.capture_key`."""
     files = SketchFiles(cache_folder() / "memory")
     return {
-        key: _kept(
-            files,
-            f"{key}-{MEMORY_VERSION}",
-            job,
-            lambda graph, _: memory_profile(graph),
-            MemoryProfile.to_arrays,
-            MemoryProfile.from_arrays,
-        )
+        key: _kept(files, f"{key}-{MEMORY_VERSION}", job, MemoryProfile, _memory_profile)
         for key, job in _by_key(jobs).items()
     }
+
+
+def _memory_profile(graph: Graph, job: Job) -> MemoryProfile:
+    return memory_profile(graph)
 
 
 def _by_key(jobs: Iterable[Job]) -> dict[str, Job]:
@@ -70,21 +67,20 @@ def _kept(
     files: SketchFiles,
     name: str,
     job: Job,
+    kind: type[Profile],
     make: Callable[[Graph, Job], Profile],
-    arrays_of: Callable[[Profile], dict[str, Any]],
-    stored: Callable[[Mapping[str, Any]], Profile],
 ) -> Profile:
     """Return what is kept under a name; captured in this process where nothing is."""
     arrays = files.read(name)
     if arrays is not None:
         try:
-            return stored(arrays)
+            return _stored(kind, arrays)
         except KeyError:
             files.remove(name)
     from perfmodel.zoo.resolve import capture_job
 
     made = make(capture_job(job), job)
-    files.write(name, arrays_of(made))
+    files.write(name, {one.name: np.array(getattr(made, one.name)) for one in fields(made)})
     return made
 
 
@@ -92,11 +88,7 @@ def _step_profile(graph: Graph, job: Job) -> StepProfile:
     return step_profile(graph, samples=job.batch_size * job.accumulation_steps)
 
 
-def _step_arrays(profile: StepProfile) -> dict[str, Any]:
-    return {one.name: np.array(getattr(profile, one.name)) for one in fields(profile)}
-
-
-def _stored_step(arrays: Mapping[str, Any]) -> StepProfile:
-    values: dict[str, Any] = {one.name: arrays[one.name] for one in fields(StepProfile)}
-    plain = {name: value if value.ndim else value.item() for name, value in values.items()}
-    return StepProfile(**plain)
+def _stored(kind: type[Profile], arrays: Mapping[str, Any]) -> Profile:
+    values = {one.name: np.asarray(arrays[one.name]) for one in fields(kind)}
+    plain: dict[str, Any] = {n: one if one.ndim else one.item() for n, one in values.items()}
+    return kind(**plain)

@@ -34,6 +34,7 @@ from perfmodel.placement.calibration.paired_rows import PairedRows
 from perfmodel.placement.calibration.posterior import probable, spread_of
 from perfmodel.placement.calibration.residual_prior import Noise, ResidualPrior, Term
 from perfmodel.placement.calibration.step_response import Field, Response
+from perfmodel.placement.fitted.forms import as_plain
 from perfmodel.training.placement_fits.fitted_file import document, rounded
 from perfmodel.training.placement_rows.script_rows import (
     Group,
@@ -152,7 +153,7 @@ def fit(data: Path, *, models: Path = Path("models"), steps: int = _STEPS) -> di
     prior = fit_prior(groups, steps=steps)
     rows = sum(len(one.placements) for one in groups.values())
     model = predicting_version(models)
-    return document("calibration", rounded(prior.to_dict()), SOURCE, rows, model=model)
+    return document("calibration", rounded(as_plain(prior)), SOURCE, rows, model=model)
 
 
 @dataclass(frozen=True)

@@ -18,17 +18,18 @@ import numpy as np
 from perfmodel.features.arrays import FloatArray
 from perfmodel.importers.kernels.aiconfigurator import SOURCE as AICONFIGURATOR
 from perfmodel.importers.kernels.vidur import SOURCE as VIDUR
-from perfmodel.placement.collectives.collective_constants import CollectiveConstants
-from perfmodel.placement.collectives.collective_operations import (
+from perfmodel.placement.collectives.collective_constants import (
     Collective,
+    CollectiveConstants,
     InSwitchConstants,
     OperationConstants,
 )
-from perfmodel.placement.least_squares import least_squares
+from perfmodel.placement.fitted.forms import as_plain
+from perfmodel.placement.least_squares import dampened, least_squares
 from perfmodel.placement.topology.links import LinkClass
 from perfmodel.training.placement_fits.fitted_file import document, rounded
 from perfmodel.training.placement_fits.host_memory import fit_host_memory
-from perfmodel.training.placement_fits.robust_scale import logit, robust, sigmoid
+from perfmodel.training.placement_fits.robust_scale import logit, sigmoid
 from perfmodel.training.placement_rows.collective_rows import CollectiveCells, read_cells
 
 #: Scatter of log times around the model; beyond it residuals count by their size, not its square.
@@ -158,7 +159,7 @@ def _fit_accelerators(plain: CollectiveCells) -> CollectiveConstants:
     def residuals(vector: FloatArray) -> FloatArray:
         constants = unknowns.constants(vector)
         off = [
-            weight * robust((np.log(part.predicted_s(constants)) - log) / _SCATTER)
+            weight * dampened((np.log(part.predicted_s(constants)) - log) / _SCATTER, 1.0)
             for part, log, weight in zip(parts, logs, weights, strict=True)
         ]
         return np.concatenate([*off, (vector - unknowns.mean) / unknowns.width])
@@ -181,7 +182,7 @@ def _weights(cells: CollectiveCells) -> FloatArray:
 def fit(data: Path, profiles: Path | None = None) -> dict[str, Any]:
     """Fit on all tables of a folder, and on own measurements."""
     cells = read_cells(data, profiles)
-    constants = rounded(fit_constants(cells).to_dict())
+    constants = rounded(as_plain(fit_constants(cells)))
     own = "; own profiles" if profiles is not None else ""
     source = f"{AICONFIGURATOR} comm; {VIDUR}/network{own}"
     return document("collectives", constants, source, int(cells.plain.sum()))

@@ -15,7 +15,7 @@ import numpy as np
 
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.importers.jobs.gavel_throughputs import JOBS, SOURCE
-from perfmodel.placement.least_squares import least_squares
+from perfmodel.placement.least_squares import dampened, least_squares
 from perfmodel.placement.sharing.job_load import (
     job_type_parts,
 )
@@ -57,7 +57,7 @@ def fit_pairs(pairs: Pairs) -> PairModel:
     weights = {}
     for kind in sorted(set(pairs.kinds.tolist())):
         here = pairs.kinds == kind
-        weights[kind] = _weights(pairs.rows(here), left[here], likeness, jobs)
+        weights[kind] = _weights(pairs.take(here), left[here], likeness, jobs)
     return PairModel(
         law=law, likeness=likeness, families=families, log2_batch=log2_batch, weights=weights
     )
@@ -111,7 +111,7 @@ def answer(known: Pairs, questions: Pairs) -> FloatArray:
     slow = np.ones(len(questions))
     for kind in np.unique(questions.kinds).tolist():
         here = questions.kinds == kind
-        asked = questions.rows(here)
+        asked = questions.take(here)
         slow[here] = model.slowdown(asked.subject_loads, asked.partner_loads, kind)
     return slow
 
@@ -140,7 +140,7 @@ def _spread(pairs: Pairs) -> dict[str, list[float]]:
         off = np.zeros(len(pairs))
         for fold in np.unique(folds):
             asked = folds == fold
-            predicted = answer(pairs.rows(~asked), pairs.rows(asked))
+            predicted = answer(pairs.take(~asked), pairs.take(asked))
             off[asked] = pairs.log_slowdown[asked] - np.log(predicted)
         spread[basis] = [round(float(end), 4) for end in np.quantile(off, ends)]
     return spread
@@ -152,9 +152,7 @@ def _fit_law(pairs: Pairs) -> PairLaw:
     def residuals(x: FloatArray) -> FloatArray:
         law = _law(x).log_slowdown(pairs.subject_loads, pairs.partner_loads)
         off = (law - measured) / _SPREAD
-        # Charbonnier's: square near zero, linear far out.
-        robust = np.sign(off) * np.sqrt(2 * (np.sqrt(1 + off**2) - 1))
-        return np.concatenate([robust, _PRIOR_WEIGHT * (x - _PRIOR) / _PRIOR_WIDTH])
+        return np.concatenate([dampened(off, 1.0), _PRIOR_WEIGHT * (x - _PRIOR) / _PRIOR_WIDTH])
 
     return _law(least_squares(residuals, _PRIOR.copy()))
 

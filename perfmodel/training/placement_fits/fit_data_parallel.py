@@ -28,6 +28,7 @@ from perfmodel.errors import TrainingError
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.placement.data_parallel.data_parallel import DataParallelCells
 from perfmodel.placement.data_parallel.data_parallel_constants import DataParallelConstants
+from perfmodel.placement.fitted.forms import as_plain
 from perfmodel.placement.least_squares import dampened, least_squares
 from perfmodel.placement.topology.links import LinkClass
 from perfmodel.training.placement_fits.fitted_file import document, rounded
@@ -84,7 +85,7 @@ def fit(data: Path, profiles: Path | None = None) -> dict[str, Any]:
     rows = data_parallel_rows(data, profiles)
     constants = fit_on_cores(rows, fit_constants(rows))
     source = SOURCE if profiles is None else f"{SOURCE}; own profiles"
-    return document("data_parallel", rounded(constants.to_dict()), source, len(rows))
+    return document("data_parallel", rounded(as_plain(constants)), source, len(rows))
 
 
 def fit_on_cores(

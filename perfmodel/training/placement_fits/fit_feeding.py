@@ -22,9 +22,8 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.importers.own_profiles import read_own_profiles
 from perfmodel.importers.published import PublishedLoader
 from perfmodel.placement.feeding.input_samples import InputConstants, InputKind
-from perfmodel.placement.least_squares import least_squares
+from perfmodel.placement.least_squares import dampened, least_squares
 from perfmodel.training.placement_fits.fitted_file import document, rounded
-from perfmodel.training.placement_fits.robust_scale import robust
 
 #: Medians of 15 runs on one core of an AMD EPYC server with Pillow 13 and PyTorch 2.13: JPEG of
 #: 500 x 375 pixels, decode 1.2 ms, with crop to 224 x 224, flip and normalisation 2.4 ms; 1,025
@@ -79,7 +78,7 @@ def fit_constants(loaders: Sequence[PublishedLoader]) -> InputConstants:
 
     def residuals(vector: FloatArray) -> FloatArray:
         rates = np.log(seconds_per_sample(loaders, _constants(vector)))
-        off = robust((rates - measured) / _SCATTER)
+        off = dampened((rates - measured) / _SCATTER, 1.0)
         return np.concatenate([off, (vector - typical) / _WIDTH])
 
     return _constants(least_squares(residuals, typical, steps=_STEPS))

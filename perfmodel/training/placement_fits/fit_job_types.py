@@ -27,7 +27,7 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.job_types.cell_covariance import cell_keys, covariance, variance_names
 from perfmodel.placement.job_types.cell_likeness import FEATURES, features
-from perfmodel.placement.job_types.completion import COVERAGE, RUNGS, JobTypePrior, complete
+from perfmodel.placement.job_types.completion import COVERAGE, RUNGS, JobTypePrior, JobTypeTable
 from perfmodel.training.placement_fits.fitted_file import document
 from perfmodel.training.placement_rows.job_type_records import (
     MeasuredCells,
@@ -217,7 +217,7 @@ def _standardised(
     asked: npt.NDArray[np.int64],
 ) -> FloatArray:
     seen, held = table.take(known), table.take(asked)
-    answer = complete(seen.cells, seen.step_time_s, held.cells, prior)
+    answer = JobTypeTable(seen.cells, seen.step_time_s, prior).complete(held.cells)
     off = np.abs(held.log_s - np.log(answer.median_s))
     return np.asarray(off / np.log(answer.high_s / answer.median_s) * DEVIATIONS)
 

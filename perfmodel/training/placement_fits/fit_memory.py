@@ -210,7 +210,8 @@ def fit_rows(rows: Sequence[MemoryRow]) -> dict[str, Any]:
         which no workload has factors of its own, for all others.
     """
     table = MemoryTable(rows=tuple(rows))
-    return {**_fit_table(table, apart=True), "common": _fit_table(table, apart=False)}
+    found = {**_fit_table(table, apart=True), "common": _fit_table(table, apart=False)}
+    return dict(rounded(found))
 
 
 def _fit_table(table: MemoryTable, *, apart: bool) -> dict[str, Any]:
@@ -263,16 +264,16 @@ def _constants(unknowns: Unknowns, x: FloatArray, share: float, spread: float) -
     runtime = dict(zip(unknowns.generations, unknowns.per_generation(x).tolist(), strict=True))
     return {
         "runtime_bytes": {
-            "gpu": rounded(math.exp(unknowns.common(x, "runtime"))),
-            **{name: rounded(value) for name, value in runtime.items()},
+            "gpu": math.exp(unknowns.common(x, "runtime")),
+            **runtime,
         },
-        "bucket_share": rounded(math.exp(unknowns.common(x, "bucket"))),
-        "unfused_share": rounded(math.exp(unknowns.common(x, "unfused"))),
-        "workspace_share": rounded(math.exp(unknowns.common(x, "workspace"))),
-        "scattered_share": rounded(math.expm1(unknowns.common(x, "scattered"))),
-        "full_share": rounded(math.exp(unknowns.common(x, "full"))),
-        "need_share": rounded(share),
-        "deviation": rounded(spread),
+        "bucket_share": math.exp(unknowns.common(x, "bucket")),
+        "unfused_share": math.exp(unknowns.common(x, "unfused")),
+        "workspace_share": math.exp(unknowns.common(x, "workspace")),
+        "scattered_share": math.expm1(unknowns.common(x, "scattered")),
+        "full_share": math.exp(unknowns.common(x, "full")),
+        "need_share": share,
+        "deviation": spread,
     }
 
 
@@ -280,10 +281,10 @@ def _workloads(unknowns: Unknowns, x: FloatArray) -> dict[str, dict[str, float]]
     factors, older, held = unknowns.per_workload(x)
     return {
         name: {
-            "full": rounded(math.exp(factors[row, 0])),
-            "half": rounded(math.exp(factors[row, 1])),
-            "older": rounded(math.exp(older[row])),
-            "held_bytes": rounded(math.exp(held[row])),
+            "full": math.exp(factors[row, 0]),
+            "half": math.exp(factors[row, 1]),
+            "older": math.exp(older[row]),
+            "held_bytes": math.exp(held[row]),
         }
         for row, name in enumerate(unknowns.workloads)
     }

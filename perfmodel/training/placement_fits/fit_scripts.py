@@ -42,6 +42,7 @@ from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field
 from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.fitted import fitted
+from perfmodel.placement.fitted.forms import as_plain, read_constants
 from perfmodel.training.placement_fits.fit_calibration import SOURCE, Groups
 from perfmodel.training.placement_fits.fitted_file import document, rounded
 from perfmodel.training.placement_rows.script_rows import (
@@ -76,10 +77,10 @@ def fit(data: Path, *, models: Path = Path("models")) -> dict[str, Any]:
     groups = {g: m for g, m in script_groups(data, models).items() if not is_locked(m.model)}
     alone, together = steps_alone(groups), steps_together(groups)
     # What this process has kept of it may be older.
-    gap = fit_gap(alone, ResidualPrior.from_dict(fitted("calibration")), together)
+    gap = fit_gap(alone, read_constants(ResidualPrior, fitted("calibration")), together)
     rows = sum(len(one.placements) for some in (alone, together) for one in some.values())
     model = predicting_version(models)
-    return document("scripts", rounded(gap.to_dict()), SOURCE, rows, model=model)
+    return document("scripts", rounded(as_plain(gap)), SOURCE, rows, model=model)
 
 
 def steps_alone(groups: Groups) -> dict[Group, Measured]:

@@ -14,9 +14,9 @@ import numpy as np
 
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.collectives.collective_constants import Collective, CollectiveConstants
-from perfmodel.placement.least_squares import least_squares
+from perfmodel.placement.least_squares import dampened, least_squares
 from perfmodel.placement.topology.links import LINKS, LinkClass
-from perfmodel.training.placement_fits.robust_scale import logit, robust, sigmoid
+from perfmodel.training.placement_fits.robust_scale import logit, sigmoid
 from perfmodel.training.placement_rows.collective_rows import CollectiveCells
 
 HOST = LinkClass.HOST_MEMORY
@@ -51,7 +51,7 @@ def fit_host_memory(cells: CollectiveCells, constants: CollectiveConstants) -> C
 
     def residuals(vector: FloatArray) -> FloatArray:
         predicted = np.log(cells.predicted_s(_with(constants, vector)))
-        off = robust((predicted - measured) / _SCATTER)
+        off = dampened((predicted - measured) / _SCATTER, 1.0)
         return np.concatenate([off, (vector - middle) / width])
 
     return _with(constants, least_squares(residuals, middle, steps=_STEPS))

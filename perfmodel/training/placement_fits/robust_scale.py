@@ -1,4 +1,4 @@
-"""The scales that unknowns of a fit live on, and residuals that count for less far out."""
+"""The scale that shares of a fit live on."""
 
 from __future__ import annotations
 
@@ -6,11 +6,6 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.features.arrays import FloatArray
-
-
-def robust(scaled: FloatArray) -> FloatArray:
-    """Return residuals whose square grows as fast as the residual beyond 1."""
-    return np.asarray(np.sign(scaled) * np.sqrt(2 * (np.hypot(1, scaled) - 1)))
 
 
 def sigmoid(value: npt.ArrayLike) -> FloatArray:

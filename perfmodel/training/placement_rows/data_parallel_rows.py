@@ -29,9 +29,10 @@ from perfmodel.importers.own_profiles import own_catalog, read_own_profiles
 from perfmodel.importers.published import Imported, PublishedPlacement
 from perfmodel.importers.registry import read_format
 from perfmodel.placement.data_parallel.step_profile import StepProfile
-from perfmodel.placement.fabric.fabric import Fabric, data_groups
+from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fabric.host_link import has_peer_access
+from perfmodel.placement.fabric.world_group import world_columns
 from perfmodel.placement.job_types.job_type_guess import job_type_profile
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.training.captures.capture_key import capture_key
@@ -247,9 +248,8 @@ def groups_of(rows: Iterable[DataParallelRow]) -> CommGroups:
     known = Catalog.default()
     for spec in {row.spec.name: row.spec for row in rows if row.spec is not None}.values():
         known = known.with_device(spec)
-    return data_groups(
-        [Fabric.of(_through_host(row.record.placement, known), known) for row in rows]
-    )
+    fabrics = [Fabric.of(_through_host(row.record.placement, known), known) for row in rows]
+    return world_columns([fabric.world_group for fabric in fabrics])
 
 
 def _through_host(placement: Placement, catalog: Catalog) -> Placement:

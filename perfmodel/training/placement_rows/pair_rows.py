@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import TrainingError
-from perfmodel.features.arrays import BoolArray, FloatArray
+from perfmodel.features.arrays import Columns, FloatArray
 from perfmodel.graph.job import Job
 from perfmodel.importers.jobs.gavel_throughputs import ACCELERATORS
 from perfmodel.importers.own_profiles import read_own_profiles
@@ -36,7 +36,7 @@ SHARE_OF_CORES = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pairs:
+class Pairs(Columns):
     """Measured pairs as columns, one row for each direction.
 
     Parameters
@@ -68,17 +68,6 @@ class Pairs:
         return [
             " beside ".join(sorted(pair)) for pair in zip(self.subjects, self.partners, strict=True)
         ]
-
-    def rows(self, chosen: BoolArray) -> Pairs:
-        """Return some of the rows."""
-        return Pairs(
-            kinds=self.kinds[chosen],
-            subjects=self.subjects[chosen],
-            partners=self.partners[chosen],
-            subject_loads=_chosen(self.subject_loads, chosen),
-            partner_loads=_chosen(self.partner_loads, chosen),
-            step_time_s=self.step_time_s[chosen],
-        )
 
 
 def read_pairs(data: Path) -> tuple[Pairs, Mapping[str, Mapping[str, float]]]:
@@ -183,7 +172,7 @@ def _pairs(
             step_time_s=np.array([alone[kind][name] for kind, name in cells]),
             device_share=np.array([shares[kind][name] for kind, name in cells]),
             log2_batch=np.log2([batch for _, batch in parts]),
-            families=tuple(family for family, _ in parts),
+            families=np.array([family for family, _ in parts], dtype=np.str_),
         )
 
     return Pairs(
@@ -235,12 +224,3 @@ def _speed(here: Mapping[str, float], there: Mapping[str, float]) -> float:
     ratios = np.array([here[name] / there[name] for name in here if name in there])
     faster = bool(np.median(ratios) > 1)
     return float(np.quantile(ratios, 0.9) if faster else 1 / np.quantile(1 / ratios, 0.9))
-
-
-def _chosen(loads: Loads, chosen: BoolArray) -> Loads:
-    return Loads(
-        step_time_s=loads.step_time_s[chosen],
-        device_share=loads.device_share[chosen],
-        log2_batch=loads.log2_batch[chosen],
-        families=tuple(np.array(loads.families, dtype=object)[chosen].tolist()),
-    )

@@ -30,7 +30,7 @@ from perfmodel.training.samples.raised_rates import (
     product_rate,
     raised,
 )
-from perfmodel.training.samples.samples import NOISY_WEIGHT, unusable
+from perfmodel.training.samples.samples import NOISY_WEIGHT, settings_of, unusable
 
 SOURCE = "profiles"
 
@@ -133,19 +133,8 @@ class _KeptGraph:
 
 
 def _sample(record: StepRecord, spec: AcceleratorSpec, graph: _KeptGraph) -> StepSample:
-    step = Step(
-        sketch=graph.sketch,
-        accelerator=spec,
-        mode=record.mode,
-        batch_size=record.batch_size,
-        precision=record.precision,
-        memory_format=record.memory_format,
-        compiler=record.compiler,
-        software=record.provenance.software,
-        threads=record.provenance.threads,
-    )
     return StepSample(
-        step=step,
+        step=Step(sketch=graph.sketch, accelerator=spec, **settings_of(record)),
         step_time_s=record.step_time_s,
         model=record.model,
         family=record.family,

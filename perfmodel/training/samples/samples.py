@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -150,13 +151,7 @@ def _sample(measurement: Measurement, graph: Graph, spec: AcceleratorSpec) -> Sa
     workload = Workload(
         graph=graph,
         accelerator=spec,
-        mode=step.mode,
-        batch_size=step.batch_size,
-        precision=step.precision,
-        memory_format=step.memory_format,
-        compiler=step.compiler,
-        software=step.provenance.software,
-        threads=step.provenance.threads,
+        **settings_of(step),
     )
     return Sample(
         workload=workload,
@@ -167,6 +162,14 @@ def _sample(measurement: Measurement, graph: Graph, spec: AcceleratorSpec) -> Sa
         spread=step.spread,
         weight=NOISY_WEIGHT if step.noisy else 1.0,
     )
+
+
+def settings_of(record: StepRecord) -> dict[str, Any]:
+    """Return how a measured step ran, by the names that workloads and steps have for it."""
+    names = ("mode", "batch_size", "precision", "memory_format", "compiler")
+    provenance = record.provenance
+    settings = {name: getattr(record, name) for name in names}
+    return {**settings, "software": provenance.software, "threads": provenance.threads}
 
 
 def _node_times(measurement: Measurement, graph: Graph) -> dict[int, float]:

@@ -19,6 +19,7 @@ from perfmodel.placement.calibration.script_gap import LinkGap, ScriptGap, fitte
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field
 from perfmodel.placement.estimate import StepParts
+from perfmodel.placement.fitted.forms import as_plain, read_constants
 
 #: Of 2 to 8 ranks on up to 2 hosts: e times as long over 2 ranks, and e^0.5 for each doubling.
 LINK = LinkGap(
@@ -119,13 +120,13 @@ def test_links_that_no_table_has_are_left_alone(machine: str, fabric: str):
 
 
 def test_a_gap_is_stored_and_read():
-    assert ScriptGap.from_dict(GAP.to_dict()) == GAP
-    broken = GAP.to_dict()
+    assert read_constants(ScriptGap, as_plain(GAP)) == GAP
+    broken = as_plain(GAP)
     broken["links"]["slow"]["wire"]["communication"] = (0.5, 0.2)
     with pytest.raises(DamagedArtifactError, match="2 numbers where 4 are needed"):
-        ScriptGap.from_dict(broken)
-    with pytest.raises(DamagedArtifactError, match="no gap of scripts"):
-        ScriptGap.from_dict({"usual": {"device": 1.0}})
+        read_constants(ScriptGap, broken)
+    with pytest.raises(DamagedArtifactError, match="ScriptGap cannot be read"):
+        read_constants(ScriptGap, {"usual": {"device": 1.0}})
 
 
 def test_scripts_are_longer_on_every_kind_that_tables_have():

@@ -8,13 +8,14 @@ from perfmodel.errors import DamagedArtifactError
 from perfmodel.placement.collectives.collective_constants import Collective, CollectiveConstants
 from perfmodel.placement.collectives.collectives import collective_time_s
 from perfmodel.placement.fabric.groups import CommGroups
+from perfmodel.placement.fitted.forms import as_plain
 from perfmodel.placement.topology.links import LinkClass
 
 FITTED = CollectiveConstants.fitted()
 
 
 def test_constants_come_back_from_json() -> None:
-    again = CollectiveConstants.from_dict(json.loads(json.dumps(FITTED.to_dict())))
+    again = CollectiveConstants.from_dict(json.loads(json.dumps(as_plain(FITTED))))
     assert again == FITTED
 
 
@@ -40,7 +41,7 @@ def test_every_class_and_operation_has_an_efficiency() -> None:
     ],
 )
 def test_damaged_constants_are_refused(path: tuple[str, ...], value: object) -> None:
-    values = copy.deepcopy(FITTED.to_dict())
+    values = copy.deepcopy(as_plain(FITTED))
     inner = values
     for name in path[:-1]:
         inner = inner[name]
@@ -50,7 +51,7 @@ def test_damaged_constants_are_refused(path: tuple[str, ...], value: object) -> 
 
 
 def test_a_missing_operation_is_refused() -> None:
-    values = FITTED.to_dict()
+    values = as_plain(FITTED)
     del values["operations"]["broadcast"]
     with pytest.raises(DamagedArtifactError):
         CollectiveConstants.from_dict(values)

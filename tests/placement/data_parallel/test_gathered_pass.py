@@ -9,12 +9,12 @@ from made_up_steps import made_up_profile
 from perfmodel.placement.collectives.collective_constants import Collective
 from perfmodel.placement.collectives.collectives import collective_time_s
 from perfmodel.placement.data_parallel.data_parallel_constants import DataParallelConstants
+from perfmodel.placement.data_parallel.gathered_pass import gathered_pass_parts
 from perfmodel.placement.data_parallel.gradient_buckets import (
     BUCKET_BYTES,
     GradientBuckets,
     gradient_buckets,
 )
-from perfmodel.placement.data_parallel.sharded_step import gathered_pass_parts
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.topology.links import LinkClass
 

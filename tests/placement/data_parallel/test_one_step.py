@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.placement.data_parallel.data_parallel import data_parallel_parts
+from perfmodel.placement.data_parallel.data_parallel import DataParallelCells
 from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets
 from perfmodel.placement.data_parallel.one_step import (
     BucketNumbers,
@@ -45,8 +45,8 @@ def test_numbers_are_the_columns(
         straggler=0.02, zero_stage=stage, accumulation_steps=micro,
     )  # fmt: skip
     world = fabric.slowest_group(Dimension.WORLD)
-    parts = data_parallel_parts(
-        buckets, [alone_s], world, straggler=0.02, zero_stage=stage, accumulation_steps=micro
+    parts = DataParallelCells(buckets, [alone_s], world).parts(
+        straggler=0.02, zero_stage=stage, accumulation_steps=micro
     )
     for name in StepNumbers._fields:
         assert getattr(found, name) == pytest.approx(getattr(parts, name)[0], rel=1e-12), name

@@ -9,10 +9,10 @@ from work_done import calls_of
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidPlacementError, UnknownAcceleratorError
 from perfmodel.placement.collectives.collective_constants import CollectiveConstants
-from perfmodel.placement.fabric.fabric import Fabric, data_groups
+from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fabric.rank_groups import Dimension
-from perfmodel.placement.fabric.world_group import scaling_groups
+from perfmodel.placement.fabric.world_group import scaling_groups, world_columns
 from perfmodel.placement.topology.links import LinkClass
 from perfmodel.placement.topology.networks import NETWORKS, named_network
 from perfmodel.placement.topology.parse import parse_placement
@@ -243,9 +243,8 @@ def test_a_curve_is_what_its_placements_are(accelerator: str, network: str | Non
 def _is_what_its_placements_are(accelerator: str, chosen: Network | None, per_host: int) -> None:
     counts = np.array([1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 31, 33, 40])
     curve = scaling_groups(CATALOG.get(accelerator), counts, per_host, chosen)
-    each = data_groups(
-        [Fabric.of(_filled(accelerator, int(n), per_host, chosen), CATALOG) for n in counts]
-    )
+    fabrics = [Fabric.of(_filled(accelerator, int(n), per_host, chosen), CATALOG) for n in counts]
+    each = CommGroups.join([one.groups(Dimension.WORLD) for one in fabrics])
     for name in CommGroups.__slots__:
         assert getattr(curve, name).tolist() == getattr(each, name).tolist(), name
 
@@ -288,7 +287,7 @@ def test_a_curve_to_1024_takes_as_many_calls_as_one_to_16() -> None:
 def test_many_placements_and_large_ones_take_little_work() -> None:
     fabrics = [fabric(f"{n}x(8xA100)@ib-200g") for n in range(1, 68)]
     # Fifty-six calls a placement, however many accelerators it has.
-    assert calls_of(lambda: data_groups(fabrics)) < 80 * len(fabrics)
+    assert calls_of(lambda: world_columns([f.world_group for f in fabrics])) < 80 * len(fabrics)
 
     def calls(hosts: int) -> int:
         def groups() -> None:

@@ -44,13 +44,6 @@ def test_a_faster_replica_never_lengthens_the_step() -> None:
     assert times == sorted(times, reverse=True)
 
 
-def test_memory_caps_a_replica() -> None:
-    split = proportional_split(64, TWO_KINDS, most_samples=[40, 100])
-    assert split.samples.tolist() == [40, 24]
-    with pytest.raises(InvalidInputError, match="hold 50 samples"):
-        proportional_split(64, TWO_KINDS, most_samples=[40, 10])
-
-
 def test_a_replica_that_cannot_help_gets_nothing() -> None:
     slow_start = AffineSteps(fixed_s=np.array([0.0, 100.0]), per_sample_s=np.ones(2))
     split = proportional_split(10, slow_start)

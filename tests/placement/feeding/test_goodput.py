@@ -12,7 +12,6 @@ from perfmodel.placement.feeding.goodput import (
     IntArray,
     best_batch,
     candidates,
-    goodput,
     statistical_efficiency,
 )
 
@@ -38,13 +37,15 @@ def test_efficiency_is_one_at_the_initial_batch_and_falls_beyond() -> None:
 
 def test_goodput_by_hand() -> None:
     # 300 samples in 0.1 s at (100 + 100) / (100 + 300).
-    assert float(goodput(300, 0.1, 100, 100)) == pytest.approx(1500.0)
+    rate = 300 / 0.1
+    assert rate * float(statistical_efficiency(300, 100, 100)) == pytest.approx(1500.0)
 
 
 def test_the_best_batch_is_the_best_of_all_whole_batches() -> None:
     found = best_batch(_adaptation(1000.0, most_accumulation=1), 4, _steps)
     every = np.arange(16, 2049)
-    gain = goodput(4 * every, _steps(every, np.ones(len(every), dtype=np.int64)), 1000.0, 64)
+    steps_s = _steps(every, np.ones(len(every), dtype=np.int64))
+    gain = 4 * every / steps_s * statistical_efficiency(4 * every, 1000.0, 64)
     # The grid steps by some five per cent around an optimum that is flat.
     assert found.goodput == pytest.approx(float(gain.max()), rel=1e-3)
     assert found.goodput <= float(gain.max()) * (1 + 1e-12)

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from synthetic_workloads import GraphBuilder, mlp
 
-from perfmodel.errors import InvalidInputError, InvalidPlacementError
-from perfmodel.placement.feeding.input_pipeline import InputPipeline, Locality, input_stall
+from perfmodel.errors import InvalidInputError
+from perfmodel.placement.feeding.input_pipeline import input_stall
 from perfmodel.placement.feeding.input_samples import (
     InputConstants,
     InputKind,
@@ -14,55 +17,55 @@ from perfmodel.placement.feeding.input_samples import (
     cost_of_graph,
     sample_cost,
 )
+from perfmodel.placement.topology.topology import Locality, Node, Placement
 from perfmodel.types import Role
 
 PHOTO = SampleCost(stored_bytes=100e3, cpu_s=2e-3, files=1.0)
 
 
+def _host(**fed: Any) -> Placement:
+    return Placement(nodes=(Node(accelerator="T4"),), **fed)
+
+
 def test_without_cores_and_storage_no_stall_is_claimed() -> None:
-    times = input_stall(InputPipeline(sample=PHOTO), np.array([1, 10_000]), 1e-3)
+    times = input_stall(_host(), PHOTO, np.array([1, 10_000]), 1e-3)
     assert times.tolist() == [0.0, 0.0]
 
 
 def test_decoding_by_hand() -> None:
     # 256 samples of 2 ms on 8 cores take 64 ms; the step takes 50 ms.
-    times = input_stall(InputPipeline(sample=PHOTO, cpu_cores=8), 256, 0.05)
+    times = input_stall(_host(cpu_cores=8), PHOTO, 256, 0.05)
     assert float(times) == pytest.approx(0.014)
     # Four workers use four of the cores: 128 ms.
-    few = input_stall(InputPipeline(sample=PHOTO, cpu_cores=8, workers=4), 256, 0.05)
+    few = input_stall(_host(cpu_cores=8, loader_workers=4), PHOTO, 256, 0.05)
     assert float(few) == pytest.approx(0.078)
 
 
 def test_storage_by_hand() -> None:
     # 1,000 samples of 100 kB at 1 GB/s take 100 ms.
-    pipeline = InputPipeline(sample=PHOTO, storage_bytes_per_s=1e9)
-    assert float(input_stall(pipeline, 1000, 0.08)) == pytest.approx(0.02)
+    pipeline = _host(storage_bytes_per_s=1e9)
+    assert float(input_stall(pipeline, PHOTO, 1000, 0.08)) == pytest.approx(0.02)
 
 
 def test_files_far_away_wait_for_each_request() -> None:
     # 16 readers, one file after another of 30 ms: 1,000 files take 1.875 s.
-    far = InputPipeline(sample=PHOTO, cpu_cores=16, locality=Locality.OBJECT_STORE)
-    assert float(input_stall(far, 1000, 0.0)) == pytest.approx(1.875)
-    streamed = InputPipeline(
-        sample=SampleCost(stored_bytes=100e3, cpu_s=2e-3), locality=Locality.OBJECT_STORE
-    )
-    assert float(input_stall(streamed, 1000, 0.0)) == pytest.approx(0.2)
+    far = _host(cpu_cores=16, storage_locality=Locality.OBJECT_STORE)
+    assert float(input_stall(far, PHOTO, 1000, 0.0)) == pytest.approx(1.875)
+    far, streamed = _host(storage_locality=Locality.OBJECT_STORE), replace(PHOTO, files=0.0)
+    assert float(input_stall(far, streamed, 1000, 0.0)) == pytest.approx(0.2)
 
 
 def test_without_workers_nothing_overlaps() -> None:
     # 10 samples of 2 ms and 100 kB at 100 MB/s: 20 ms and 10 ms on top of every step.
-    alone = InputPipeline(sample=PHOTO, cpu_cores=8, workers=0, storage_bytes_per_s=1e8)
-    assert input_stall(alone, 10, np.array([0.0, 9.0])).tolist() == pytest.approx([0.03] * 2)
+    alone = _host(cpu_cores=8, loader_workers=0, storage_bytes_per_s=1e8)
+    assert input_stall(alone, PHOTO, 10, np.array([0.0, 9.0])).tolist() == pytest.approx([0.03] * 2)
 
 
 def test_more_of_anything_never_hurts() -> None:
     steps = np.linspace(0.0, 0.2, 9)
-    by_cores = [
-        input_stall(InputPipeline(sample=PHOTO, cpu_cores=c), 512, steps) for c in (1, 4, 16, 64)
-    ]
+    by_cores = [input_stall(_host(cpu_cores=c), PHOTO, 512, steps) for c in (1, 4, 16, 64)]
     by_storage = [
-        input_stall(InputPipeline(sample=PHOTO, storage_bytes_per_s=b), 512, steps)
-        for b in (1e7, 1e8, 1e9, 1e10)
+        input_stall(_host(storage_bytes_per_s=b), PHOTO, 512, steps) for b in (1e7, 1e8, 1e9, 1e10)
     ]
     for stalls in (by_cores, by_storage):
         assert np.all(np.diff(stalls, axis=0) <= 0) and np.all(np.diff(stalls, axis=1) <= 0)
@@ -71,18 +74,13 @@ def test_more_of_anything_never_hurts() -> None:
 def test_nearer_stores_are_never_slower() -> None:
     order = [Locality.MEMORY, Locality.LOCAL_SSD, Locality.NFS, Locality.OBJECT_STORE]
     times = [
-        float(input_stall(InputPipeline(sample=PHOTO, workers=8, locality=where), 256, 0.0))
+        float(input_stall(_host(loader_workers=8, storage_locality=where), PHOTO, 256, 0.0))
         for where in order
     ]
     assert times == sorted(times)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"cpu_cores": 0}, {"storage_bytes_per_s": -1.0}, {"workers": -1}]
-)
-def test_nonsense_is_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(InvalidPlacementError):
-        InputPipeline(sample=PHOTO, **wrong)  # type: ignore[arg-type]
+def test_nonsense_is_refused() -> None:
     with pytest.raises(InvalidInputError):
         SampleCost(stored_bytes=-1.0, cpu_s=0.0)
 

@@ -7,12 +7,7 @@ from work_done import calls_of
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import DamagedArtifactError, InvalidInputError
 from perfmodel.placement.job_types.cell_covariance import covariance, own_variance, variance_names
-from perfmodel.placement.job_types.completion import (
-    JobTypePrior,
-    JobTypeTable,
-    complete,
-    nearest_labels,
-)
+from perfmodel.placement.job_types.completion import JobTypePrior, JobTypeTable, nearest_labels
 from perfmodel.placement.job_types.job_type_cells import JobTypeCells, job_type_cells
 from perfmodel.placement.topology.topology import Neighbour, Node, Placement
 from perfmodel.types import Basis
@@ -67,7 +62,7 @@ def test_one_effect_by_hand() -> None:
         quantiles=dict.fromkeys(("cell", "job_many", "job_few", "name", "none"), 1.0),
     )
     known, asked = cells(("a", 8, "K80", 1, 1)), cells(("a", 8, "T4", 4, 1), ("b", 8, "T4", 4, 1))
-    answer = complete(known, [np.exp(0.8)], asked, prior)
+    answer = JobTypeTable(known, [np.exp(0.8)], prior).complete(asked)
     assert np.log(answer.median_s) == pytest.approx([0.4, 0.0])
     # Variances 1 - 1/2 + 1 and 1 + 1, scaled by (10 + 0.8^2 / 2) / (10 + 1).
     scale = (10 + 0.32) / 11
@@ -77,7 +72,7 @@ def test_one_effect_by_hand() -> None:
 
 def test_a_measured_cell_is_answered_by_its_measurements() -> None:
     known = cells(*[("a", 8, "K80", 1, 1)] * 4)
-    answer = complete(known, [0.98, 1.0, 1.0, 1.02], cells(("a", 8, "K80", 1, 1)))
+    answer = JobTypeTable(known, [0.98, 1.0, 1.0, 1.02]).complete(cells(("a", 8, "K80", 1, 1)))
     assert answer.median_s[0] == pytest.approx(1.0, rel=0.02)
     assert answer.basis == (Basis.MEASURED,)
 
@@ -90,7 +85,7 @@ def test_more_cells_of_a_job_answer_better() -> None:
     errors, widths = [], []
     for count in (0, 1, 6):
         seen = np.r_[rest, own[:count]]
-        answer = complete(table.take(seen), times[seen], table.take(asked))
+        answer = JobTypeTable(table.take(seen), times[seen]).complete(table.take(asked))
         errors.append(np.abs(np.log(answer.median_s / times[asked])).mean())
         widths.append(np.log(answer.high_s / answer.low_s).mean())
     assert errors[0] > errors[1] and errors[2] < 0.15
@@ -102,14 +97,14 @@ def test_other_jobs_say_what_a_device_does() -> None:
     one = cells(("new", 8, "V100-SXM2-16GB", 1, 1))
     asked = cells(("new", 8, "K80", 1, 4))
     # Level 1 on the V100; the K80 takes 8 times as long, four hosts twice that: 16.
-    alone = complete(one, [1.0], asked).median_s[0]
+    alone = JobTypeTable(one, [1.0]).complete(asked).median_s[0]
     known = JobTypeCells(
         **{
             word: np.concatenate([getattr(table, word), getattr(one, word)])
             for word in JobTypeCells.__slots__
         }
     )
-    among = complete(known, [*times, 1.0], asked).median_s[0]
+    among = JobTypeTable(known, [*times, 1.0]).complete(asked).median_s[0]
     assert abs(np.log(among / 16)) < abs(np.log(alone / 16))
     # Jobs are believed to differ in how they take to devices, so that 16 is not reached.
     assert among == pytest.approx(16, rel=0.35)
@@ -136,7 +131,7 @@ def test_nothing_known_is_answered_very_widely() -> None:
 
 def test_company_slows() -> None:
     known = cells(("a", 8, "K80", 1, 1))
-    answer = complete(known, [1.0], cells(("a", 8, "K80", 1, 1), beside="b"))
+    answer = JobTypeTable(known, [1.0]).complete(cells(("a", 8, "K80", 1, 1), beside="b"))
     assert answer.median_s[0] > 1.0
 
 
@@ -144,14 +139,14 @@ def test_order_of_known_cells_does_not_matter() -> None:
     table, times = invented(3)
     asked = cells(("job0", 16, "K80", 2, 1))
     back = np.arange(len(times))[::-1]
-    first = complete(table, times, asked)
-    second = complete(table.take(back), times[back], asked)
+    first = JobTypeTable(table, times).complete(asked)
+    second = JobTypeTable(table.take(back), times[back]).complete(asked)
     assert first.median_s == pytest.approx(second.median_s)
 
 
 def test_many_known_cells_are_cut_to_those_that_matter() -> None:
     table, times = invented(80)  # 80 jobs x 12 cells
-    answer = complete(table, times, table.take(np.array([5])))
+    answer = JobTypeTable(table, times).complete(table.take(np.array([5])))
     assert answer.basis == (Basis.MEASURED,)
 
 
@@ -163,7 +158,7 @@ def test_the_work_of_a_matrix_grows_with_its_cells() -> None:
             *[(f"job{job}", 8, device, count, 1)
               for job in range(jobs) for device in _DEVICES for count in range(1, 17)]
         )  # fmt: skip
-        return calls_of(lambda: complete(table, times, asked))
+        return calls_of(lambda: JobTypeTable(table, times).complete(asked))
 
     assert calls(300) < 11 * calls(30)
 

@@ -7,7 +7,7 @@ from perfmodel.graph.job import Job
 from perfmodel.placement.memory.liveness import Held, lifetimes
 from perfmodel.placement.memory.memory import peak_tensor_bytes
 from perfmodel.placement.memory.memory_parts import MemoryPlan, memory_parts, stacked
-from perfmodel.placement.memory.memory_profile import MemoryProfile, memory_profile, tensors_of
+from perfmodel.placement.memory.memory_profile import memory_profile, tensors_of
 from perfmodel.placement.topology.topology import Schedule
 from perfmodel.types import Mode
 from perfmodel.zoo.resolve import capture_job
@@ -43,13 +43,6 @@ def test_adam_keeps_two_numbers_for_each_parameter(captured) -> None:  # type: i
     _, profile = captured
     assert profile.gradient_bytes == profile.parameter_bytes
     assert profile.optimizer_state_bytes == pytest.approx(2 * profile.parameter_bytes, rel=1e-4)
-
-
-def test_a_profile_comes_back_from_arrays(captured) -> None:  # type: ignore[no-untyped-def]
-    _, profile = captured
-    again = MemoryProfile.from_arrays(profile.to_arrays())
-    assert again.peak_tensor_bytes == profile.peak_tensor_bytes
-    assert isinstance(again.parameter_bytes, float)
 
 
 def test_pipelines_keep_the_micro_batches_that_are_under_way(captured) -> None:  # type: ignore[no-untyped-def]

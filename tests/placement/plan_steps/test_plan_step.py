@@ -9,6 +9,7 @@ from made_up_plans import cells, choice, shape
 
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.placement.fabric.groups import FloatArray
+from perfmodel.placement.fitted.forms import read_constants
 from perfmodel.placement.plan_steps.layer_time import device_times, layer_times
 from perfmodel.placement.plan_steps.plan_cells import Checkpointing, PlanCells
 from perfmodel.placement.plan_steps.plan_constants import PlanConstants, Stack
@@ -176,6 +177,6 @@ def test_both_stacks_have_constants_and_nonsense_is_refused() -> None:
     for stack in Stack:
         assert 0 < PlanConstants.fitted(stack).weight_efficiency < 1
     with pytest.raises(DamagedArtifactError, match="warp_speed"):
-        PlanConstants.from_dict({"warp_speed": 1.0})
+        read_constants(PlanConstants, {"warp_speed": 1.0}, least=0.0)
     with pytest.raises(DamagedArtifactError, match="overhead_s"):
-        PlanConstants.from_dict({"overhead_s": -1.0})
+        read_constants(PlanConstants, {"overhead_s": -1.0}, least=0.0)

@@ -19,6 +19,7 @@ EIGHT = Placement(nodes=(Node(accelerator="A100", count=8),))
         ({"fraction": float("nan")}, "/fraction"),
         ({"power_limit_w": -1.0}, "/power_limit_w"),
         ({"cpu_cores": 0}, "/cpu_cores"),
+        ({"loader_workers": -1}, "/loader_workers"),
         ({"storage_bytes_per_s": float("inf")}, "/storage_bytes_per_s"),
         ({"network": Network(bandwidth_bytes_per_s=0.0)}, "/network/bandwidth_bytes_per_s"),
         ({"network": Network(bandwidth_bytes_per_s=1.0, latency_s=-1.0)}, "/network/latency_s"),

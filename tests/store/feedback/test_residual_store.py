@@ -114,7 +114,7 @@ def test_only_the_keeper_writes(
         connection.execute(update(DRIFT_KEEPERS).values(lease_until=0.0))
     other = lease.take("you", lease_s=60.0)
     assert other is not None
-    assert not lease.renew(keeping, lease_s=60.0)
+    assert not lease.renew(keeping.owner, [keeping.name], lease_s=60.0)
     observations.add([stored_observation("a")])
     (one,) = residuals.uncompared(limit=10)
     assert not residuals.add(keeping, [_residual(one)])

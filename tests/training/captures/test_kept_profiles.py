@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from perfmodel.graph.job import Job
 from perfmodel.training.captures.capture_key import capture_key
-from perfmodel.training.captures.kept_profiles import step_profiles
+from perfmodel.training.captures.kept_profiles import memory_profiles, step_profiles
 from perfmodel.types import Mode
 
 
@@ -30,3 +31,16 @@ def test_a_profile_is_captured_once_and_read_back_the_same(
 def test_what_cannot_be_captured_is_left_out(tmp_path: Path) -> None:
     job = Job(model="zoo/no-such-model", mode=Mode.TRAINING, batch_size=4)
     assert step_profiles([job], cache=tmp_path) == {}
+
+
+def test_a_memory_profile_comes_back_from_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFMODEL_CACHE", str(tmp_path))
+    pytest.importorskip("torch")
+    job = Job(model="zoo/resnet18-cifar", mode=Mode.TRAINING, batch_size=64)
+    first, again = (memory_profiles([job])[capture_key(job)] for _ in range(2))
+    assert any(tmp_path.rglob("memory/*"))
+    assert isinstance(again.parameter_bytes, float)
+    for one in fields(first):
+        np.testing.assert_array_equal(getattr(again, one.name), getattr(first, one.name))

@@ -12,6 +12,7 @@ import pytest
 
 from perfmodel.placement.calibration.observed_steps import Comparisons, ObservedSteps
 from perfmodel.placement.calibration.residual_prior import ResidualPrior
+from perfmodel.placement.fitted.forms import as_plain, read_constants
 from perfmodel.training.placement_fits.fit_calibration import (
     START,
     Sample,
@@ -66,7 +67,7 @@ def test_the_slope_by_a_noise_is_that_of_the_marginal_likelihood():
 
 def test_a_fit_gives_a_prior_that_can_be_stored():
     prior = fit_prior(groups(), steps=2)
-    again = ResidualPrior.from_dict(rounded(prior.to_dict()))
+    again = read_constants(ResidualPrior, rounded(as_plain(prior)))
     assert again.sds.keys() == START.sds.keys()
     assert all(sd > 0 for sd in again.sds.values())
     assert again.noise.inflation > 0

@@ -8,6 +8,7 @@ import pytest
 
 from perfmodel.importers.published import Origin, PublishedCollective
 from perfmodel.placement.collectives.collective_constants import Collective, CollectiveConstants
+from perfmodel.placement.fitted.forms import as_plain
 from perfmodel.placement.topology.links import LinkClass
 from perfmodel.training.placement_fits.fit_collectives import fit_constants
 from perfmodel.training.placement_rows.collective_rows import CollectiveCells, cells_of, read_cells
@@ -53,7 +54,7 @@ def changed(values: dict[str, Any]) -> CollectiveConstants:
 
 
 def test_a_fit_finds_the_world_that_made_the_times() -> None:
-    world = changed(CollectiveConstants.fitted().to_dict())
+    world = changed(as_plain(CollectiveConstants.fitted()))
     cells = made_up_cells(world)
     found = fit_constants(cells)
     errors = np.abs(cells.predicted_s(found) / cells.time_s - 1)

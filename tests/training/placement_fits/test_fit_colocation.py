@@ -94,7 +94,7 @@ def test_pairs_that_are_missing_are_filled_in(tmp_path: Path) -> None:
     )
     model = fit_pairs(known)
     for kind in ("K80", "V100-SXM2-16GB"):
-        asked = whole.rows(missing & (whole.kinds == kind))
+        asked = whole.take(missing & (whole.kinds == kind))
         slow = model.slowdown(asked.subject_loads, asked.partner_loads, kind)
         assert len(asked) > 10
         assert np.mean(np.abs(slow / np.exp(asked.log_slowdown) - 1)) < 0.03

@@ -8,7 +8,7 @@ from made_up_steps import made_up_profile
 
 from perfmodel.errors import TrainingError
 from perfmodel.importers.published import Origin, PublishedPlacement
-from perfmodel.placement.data_parallel.data_parallel import data_parallel_parts
+from perfmodel.placement.data_parallel.data_parallel import DataParallelCells
 from perfmodel.placement.data_parallel.data_parallel_constants import DataParallelConstants
 from perfmodel.placement.topology.links import LinkClass
 from perfmodel.placement.topology.topology import Node, Placement
@@ -45,14 +45,15 @@ def _row(accelerator: str, count: int, job: str, gradient_bytes: float) -> DataP
 
 def _measured(rows: list[DataParallelRow], slower: dict[str, float]) -> list[DataParallelRow]:
     profiles, alone, _ = columns(rows)
-    step = data_parallel_parts(
-        profiles,
-        alone,
-        groups_of(rows),
-        straggler=[TRUE.straggler_of(row.model) for row in rows],
-        link_slowdown=[slower.get(row.machine, 1.0) for row in rows],
-        constants=TRUE,
-    ).step_time_s
+    step = (
+        DataParallelCells(profiles, alone, groups_of(rows))
+        .parts(
+            straggler=[TRUE.straggler_of(row.model) for row in rows],
+            link_slowdown=[slower.get(row.machine, 1.0) for row in rows],
+            constants=TRUE,
+        )
+        .step_time_s
+    )
     return [
         replace(row, record=replace(row.record, step_time_s=float(t)))
         for row, t in zip(rows, step, strict=True)
@@ -76,7 +77,9 @@ def _rows() -> list[DataParallelRow]:
 def _predicted(rows: list[DataParallelRow], known: DataParallelConstants) -> list[float]:
     profiles, alone, _ = columns(rows)
     spread = [known.straggler_of(row.model) for row in rows]
-    parts = data_parallel_parts(profiles, alone, groups_of(rows), straggler=spread, constants=known)
+    parts = DataParallelCells(profiles, alone, groups_of(rows)).parts(
+        straggler=spread, constants=known
+    )
     return parts.step_time_s.tolist()
 
 

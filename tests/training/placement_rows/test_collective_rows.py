@@ -6,6 +6,7 @@ import pytest
 from perfmodel.errors import TrainingError
 from perfmodel.importers.published import Origin, PublishedCollective
 from perfmodel.placement.collectives.collective_constants import Collective, CollectiveConstants
+from perfmodel.placement.fitted.forms import as_plain
 from perfmodel.placement.topology.links import LINKS, LinkClass
 from perfmodel.training.placement_rows.collective_rows import cells_of
 
@@ -88,7 +89,7 @@ def test_answers_use_the_learned_latencies_of_links() -> None:
     cells = cells_of([record(size_bytes=512.0)])
     known = CollectiveConstants.fitted()
     slower = CollectiveConstants.from_dict(
-        {**known.to_dict(), "link_latency_s": {"nvswitch4": 2 * known.link_latency_s["nvswitch4"]}}
+        {**as_plain(known), "link_latency_s": {"nvswitch4": 2 * known.link_latency_s["nvswitch4"]}}
     )
     # A short message is all latency.
     ratio = cells.predicted_s(slower) / cells.predicted_s(known)

@@ -9,7 +9,7 @@ from made_up_steps import made_up_profile
 
 from perfmodel.devices.codec import spec_from_dict
 from perfmodel.importers.own_profiles import read_own_profiles
-from perfmodel.placement.data_parallel.data_parallel import data_parallel_parts
+from perfmodel.placement.data_parallel.data_parallel import DataParallelCells
 from perfmodel.placement.data_parallel.data_parallel_constants import fitted_constants
 from perfmodel.placement.topology.links import LinkClass
 from perfmodel.store.profiles.process_store import ProcessStore
@@ -60,12 +60,13 @@ def test_replicas_on_cores_move_the_constant_of_their_links_alone(tmp_path: Path
 
     def off(known: object) -> float:
         errors = [
-            data_parallel_parts(
-                row.profile, row.alone_s, groups_of([row]), zero_stage=row.zero_stage,
-                constants=known,  # type: ignore[arg-type]
-            ).step_time_s[0] / row.record.step_time_s - 1
+            DataParallelCells(row.profile, row.alone_s, groups_of([row]))
+            .parts(zero_stage=row.zero_stage, constants=known)  # type: ignore[arg-type]
+            .step_time_s[0]
+            / row.record.step_time_s
+            - 1
             for row in rows
-        ]  # fmt: skip
+        ]
         return float(np.abs(errors).sum())
 
     assert off(found) < off(usual)

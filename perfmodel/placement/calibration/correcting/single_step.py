@@ -33,11 +33,11 @@ from perfmodel.placement.calibration.residual_prior import (
 from perfmodel.placement.calibration.step_cells import SingleStep
 from perfmodel.placement.calibration.step_response import (
     Field,
-    PlainNumbers,
     Responded,
     Response,
 )
 from perfmodel.placement.estimate import StepNumbers
+from perfmodel.placement.plain_numbers import PlainNumbers
 
 #: Surroundings of one job that are kept; each takes a kilobyte for each compared number.
 _KEPT = 32

@@ -1,0 +1,180 @@
+r"""Streams of a data-parallel step: the computation, and the communication that runs beside it.
+
+One law for columns of steps and for one step on plain numbers (:mod:`..plain_numbers`). Replicas
+that share nothing out reduce buckets of gradients during the backward pass. Stages after ZeRO, with
+k micro-batches:
+
+1. gradients are reduced and scattered beside the last backward pass, every rank updates its part
+   of the parameters, and all gather the result: the optimizer takes 1/n of its time;
+2. the same, but gradients are scattered in every micro-batch: each takes at least as long as its
+   communication;
+3. parameters are gathered for every unit of layers in every forward and again in every backward
+   pass, one unit ahead of the computation. With computation u and collective c,
+
+   .. math::
+
+      g_u &= \max(g_{u-1}, s_{u-1}) + c_u \\
+      s_u &= \max(s_{u-1} + t_{u-1}, g_u)
+
+   where g is the end of a gathering and s the start of a unit's computation; the scattering of a
+   unit's gradients goes in between on the same stream.
+
+Left out: the last unit's parameters that some implementations keep for the backward pass.
+
+Reference: Rajbhandari et al., ZeRO, 2020; Zhao et al., PyTorch FSDP, 2023.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from perfmodel.placement.plain_numbers import Numbers
+
+
+class Buckets(NamedTuple):
+    """Groups of equal buckets of gradients, and the shares of the step they belong to.
+
+    Parameters
+    ----------
+    groups : sequence of (number, number)
+        When the last bucket of a group is ready, as a share of the step, and how many it has; 0
+        in groups that a job does not have, which stand last.
+    """
+
+    groups: Sequence[tuple[Numbers, Numbers]]
+    forward_share: Numbers
+    backward_share: Numbers
+    optimizer_share: Numbers
+
+
+class Streams(NamedTuple):
+    """What the streams of a step add up to, seconds.
+
+    Parameters
+    ----------
+    compute_s : number
+        Busy time of the compute stream.
+    exposed_s : number
+        Time by which the step exceeds that.
+    communication_s : number
+        Busy time of the communication stream.
+    """
+
+    compute_s: Numbers
+    exposed_s: Numbers
+    communication_s: Numbers
+
+
+def step_streams(
+    job: Buckets,
+    alone_s: Numbers,
+    ranks: Numbers,
+    reduced_s: Sequence[Numbers],
+    gathered_s: Sequence[Numbers],
+    *,
+    zero_stage: int,
+    accumulation_steps: int,
+    of: Any,
+) -> Streams:
+    """Return the streams of a step.
+
+    Parameters
+    ----------
+    alone_s : number
+        Time of the step on one accelerator.
+    reduced_s : sequence of number
+        Time of an all-reduce of one bucket of each group; from stage 1 on of a reduce-scatter.
+    gathered_s : sequence of number
+        Of an all-gather of the parameters behind it; nothing at stage 0.
+    accumulation_steps : int
+        Micro-batches, >= 1.
+    of : module or type
+        ``numpy`` for columns, :class:`.PlainNumbers` for one.
+    """
+    all_s, end_s = _reductions_s(job, alone_s, reduced_s, of)
+    if zero_stage == 0:
+        late = end_s - alone_s * (1 - job.optimizer_share)
+        return Streams(alone_s, of.maximum(late, 0.0), all_s)
+    optimizer = alone_s * job.optimizer_share
+    micro = (alone_s - optimizer) / accumulation_steps
+    reduced, gathered = _all_s(job, reduced_s), _all_s(job, gathered_s)
+    if zero_stage == 3:
+        once = _fully_sharded_s(job, micro, reduced_s, gathered_s, of)
+        communication = accumulation_steps * (2 * gathered + reduced)
+        exposed = accumulation_steps * (once - micro)
+    else:
+        rounds = accumulation_steps if zero_stage == 2 else 1
+        communication = rounds * reduced + gathered
+        earlier = (rounds - 1) * of.maximum(reduced - micro, 0.0)
+        # The gathered parameters are needed before the next step begins.
+        late = of.maximum(end_s - (alone_s - optimizer), 0.0)
+        exposed = late + earlier + gathered
+    return Streams(
+        compute_s=alone_s - optimizer + optimizer / ranks,
+        exposed_s=of.maximum(exposed, 0.0),
+        communication_s=communication,
+    )
+
+
+def _all_s(job: Buckets, each_s: Sequence[Numbers]) -> Numbers:
+    """Return the time of a collective on all buckets."""
+    return sum([each * count for each, (_, count) in zip(each_s, job.groups, strict=True)])
+
+
+def _reductions_s(
+    job: Buckets, alone_s: Numbers, each_s: Sequence[Numbers], of: Any
+) -> tuple[Numbers, Numbers]:
+    r"""Return how long all buckets take, and when the last is done beside the backward pass.
+
+    .. math:: e_i = \max(e_{i-1} + m_i c_i, r_i + c_i)
+
+    for groups of :math:`m_i` buckets: the last bucket of a group cannot start before it is ready.
+    Worked out from the end: the last one follows without a pause on the group that holds all others
+    up, or on the beginning.
+    """
+    before = 1 - job.optimizer_share
+    left_s = end = 0.0
+    for each, (ready, count) in zip(reversed(each_s), reversed(job.groups), strict=True):
+        held_up = alone_s * of.minimum(ready, before) + (each + left_s) * (count > 0)
+        end, left_s = of.maximum(end, held_up), left_s + count * each
+    return left_s, of.maximum(end, left_s)
+
+
+def _fully_sharded_s(
+    job: Buckets,
+    micro_s: Numbers,
+    scattered_s: Sequence[Numbers],
+    gathered_s: Sequence[Numbers],
+    of: Any,
+) -> Numbers:
+    """Return the time of one micro-batch whose parameters are gathered unit by unit."""
+    maximum, counts = of.maximum, [count for _, count in job.groups]
+    gather = [each * count for each, count in zip(gathered_s, counts, strict=True)]
+    scatter = [each * count for each, count in zip(scattered_s, counts, strict=True)]
+    weights = _unit_shares(job, of)
+    both = maximum(job.forward_share + job.backward_share, 1e-30)
+    forward, backward = micro_s * job.forward_share / both, micro_s * job.backward_share / both
+    stream = start = end = waiting = 0.0
+    # Gradients become ready in the reverse order of the forward pass.
+    for gathering, weight in zip(reversed(gather), reversed(weights), strict=True):
+        stream = maximum(stream, start) + gathering
+        start = maximum(end, stream)
+        end = start + forward * weight
+    for gathering, weight, scattering in zip(gather, weights, scatter, strict=True):
+        stream = maximum(stream, start) + gathering
+        start, before = maximum(end, stream), end
+        # The gradients of the unit before follow the parameters of this one.
+        stream = maximum(stream, before) + waiting
+        end, waiting = start + backward * weight, scattering
+    return maximum(end, maximum(stream, end) + waiting)
+
+
+def _unit_shares(job: Buckets, of: Any) -> list[Numbers]:
+    """Return the share of each unit in the passes: its work ends when its gradients are ready."""
+    last, weights = 1 - job.optimizer_share - job.backward_share, []
+    for ready, count in job.groups:
+        weights.append((of.maximum(ready - last, 0.0) + 1e-12) * (count > 0))
+        last = ready
+    total = of.maximum(sum(weights), 1e-30)
+    return [weight / total for weight in weights]
