@@ -164,7 +164,7 @@ PIPELINE: dict[str, Any] = {"pipeline": 2, "schedule": "interleaved", "virtual_s
         {"job": {**JOB, "batch_size": 0}, "placement": "A10"},
         {"job": {**JOB, "batch_size": True}, "placement": "A10"},
         {"job": {**JOB, "batch_size": 2**24 + 1}, "placement": "A10"},
-        {"job": {**JOB, "mode": "Training"}, "placement": "A10"},
+        {"job": {**JOB, "mode": "trainings"}, "placement": "A10"},
         {"job": {**JOB, "optimizer": "sdg"}, "placement": "A10"},
         {"job": {**JOB, "model": {"nothing": 1}}, "placement": "A10"},
         {"job": {**JOB, "extra": 1}, "placement": "A10"},
