@@ -10,10 +10,12 @@ from loop_replay.arrivals import Arrival
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import PerfModelError
+from perfmodel.estimator.evidence.observed_job import observed_job
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.facade import Estimator
 from perfmodel.estimator.jobs.capture import capture_in_process
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
+from perfmodel.estimator.tables.estimates import answer_cell
 from perfmodel.features.steps.step import Step
 from perfmodel.graph.workload import Workload
 from perfmodel.placement.calibration.observation import Observation
@@ -69,7 +71,7 @@ class Asking:
         try:
             prepared = estimator.core.prepare(arrival.job)
             placement = estimator.core.resolve(arrival.placement)
-            observed = estimator.observed(prepared, own, strangers)
-            return estimator.answer(prepared, placement, observed).step_time_s
+            observed = observed_job(estimator.core, prepared, own, strangers)
+            return answer_cell(estimator.core, prepared, placement, observed).step_time_s
         except PerfModelError:
             return float("nan")

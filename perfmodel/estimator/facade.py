@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, Any, Self
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
-from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.observed_job import ObservedJob
+from perfmodel.estimator.evidence.observed_job import observed_job
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.job_types.job_type import ObservedJobType
-from perfmodel.estimator.job_types.job_type_answers import type_estimate, type_steps
+from perfmodel.estimator.job_types.job_type_answers import answer_of_type
 from perfmodel.estimator.jobs.captured_step import GraphSource
-from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.kernels.kernel_cells import answer_kernels
 from perfmodel.estimator.kernels.kernel_question import parse_kernels
-from perfmodel.estimator.placing.slowdowns import neighbours
 from perfmodel.estimator.plans.search import search
 from perfmodel.estimator.single.step_model import StepModel
 from perfmodel.estimator.tables.curve import Curve, CurveQuestion, draw_curve, draw_curve_of_type
@@ -171,8 +168,6 @@ class Estimator:
         other.core = core
         return other
 
-    # -- questions ------------------------------------------------------------------------------
-
     def estimate(
         self, job: Job, placement: Placement, observations: Sequence[Observation] = ()
     ) -> Estimate:
@@ -191,9 +186,11 @@ class Estimator:
         """
         resolved = self.core.resolve(placement)
         if job.job_type is not None:
-            return self.answer_type(self.job_type(job, observations), resolved)
+            job_type = ObservedJobType.of(self.core, job, observations)
+            return answer_of_type(self.core, job_type, resolved)
         prepared = self.core.prepare(job)
-        return self.answer(prepared, resolved, self.observed(prepared, observations))
+        observed = observed_job(self.core, prepared, observations)
+        return answer_cell(self.core, prepared, resolved, observed)
 
     def estimate_module(
         self,
@@ -230,7 +227,7 @@ class Estimator:
 
         where = parse_placement(placement) if isinstance(placement, str) else placement
         prepared = prepare_module(module, args, kwargs, settings)
-        return self.answer(prepared, self.core.resolve(where))
+        return answer_cell(self.core, prepared, self.core.resolve(where))
 
     def matrix(
         self,
@@ -273,12 +270,11 @@ class Estimator:
             As :meth:`estimate`.
         """
         if job.job_type is not None:
-            job_type = self.job_type(job, observations, strangers)
+            job_type = ObservedJobType.of(self.core, job, observations, strangers)
             return draw_curve_of_type(self.core, job_type, question)
         prepared = self.core.prepare(job)
-        return draw_curve(
-            self.core, prepared, question, self.observed(prepared, observations, strangers)
-        )
+        observed = observed_job(self.core, prepared, observations, strangers)
+        return draw_curve(self.core, prepared, question, observed)
 
     def rank(
         self,
@@ -323,7 +319,7 @@ class Estimator:
             accelerators with this batch.
         """
         prepared = self.core.prepare(job)
-        observed = self.observed(prepared, observations, strangers)
+        observed = observed_job(self.core, prepared, observations, strangers)
         resolved = self.core.resolve(placement)
         return search(self.core, prepared, resolved, observed, global_batch=global_batch, most=most)
 
@@ -354,9 +350,13 @@ class Estimator:
         InvalidInputError
             As :meth:`estimate`, and for a job type, which has no operators.
         """
+        # Imported here: most callers never ask why.
+        from perfmodel.estimator.explain.explain import explain_answer
+
         prepared, resolved = self.core.prepare(job), self.core.resolve(placement)
-        observed = self.observed(prepared, observations)
-        return self.explain_answer(prepared, resolved, observed, most=most)
+        observed = observed_job(self.core, prepared, observations)
+        kernels = self.kernel_model
+        return explain_answer(self.core, prepared, resolved, observed, kernels=kernels, most=most)
 
     def kernels(self, question: Mapping[str, Any]) -> KernelTable:
         """Answer how long single kernels, and collectives, take by their shape.
@@ -378,62 +378,6 @@ class Estimator:
             No kernels, no accelerators, or too many pairs.
         """
         return answer_kernels(parse_kernels(question), self.kernel_model, self.accelerators)
-
-    # -- of jobs that are prepared, and of what is observed of them -----------------------------
-
-    def observed(
-        self,
-        prepared: PreparedJob,
-        observations: Sequence[Observation],
-        strangers: Strangers | None = None,
-    ) -> ObservedJob | None:
-        """Return what observed steps say about a job; None where there are none.
-
-        Parameters
-        ----------
-        observations : sequence of Observation
-            Of the job, and of others that they name.
-        """
-        if not observations and not strangers:
-            return None
-        return ObservedJob.of(self.core, prepared, observations, strangers)
-
-    def job_type(
-        self, job: Job, observations: Sequence[Observation], strangers: Strangers | None = None
-    ) -> ObservedJobType:
-        """Return what observed steps say about a job that is known by its type alone."""
-        return ObservedJobType.of(self.core, job, observations, strangers)
-
-    def answer(
-        self,
-        prepared: PreparedJob,
-        placement: ResolvedPlacement,
-        observed: ObservedJob | None = None,
-    ) -> Estimate:
-        """Answer one question about a prepared job."""
-        return answer_cell(self.core, prepared, placement, observed)
-
-    def answer_type(self, job_type: ObservedJobType, placement: ResolvedPlacement) -> Estimate:
-        """Answer one question about a job that is known by its type alone."""
-        beside = neighbours(self.core, placement)
-        step = type_steps(job_type, [placement], [beside]).at((0, 0))
-        return type_estimate(job_type, placement, step)
-
-    def explain_answer(
-        self,
-        prepared: PreparedJob,
-        placement: ResolvedPlacement,
-        observed: ObservedJob | None = None,
-        *,
-        most: int = 50,
-    ) -> Explanation:
-        """Explain the answer to one question about a prepared job; as :meth:`explain`."""
-        # Imported here: most callers never ask why.
-        from perfmodel.estimator.explain.explain import explain_answer
-
-        return explain_answer(
-            self.core, prepared, placement, observed, kernels=self.kernel_model, most=most
-        )
 
 
 def _unkept() -> GraphSource:

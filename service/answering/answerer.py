@@ -10,11 +10,14 @@ from typing import Any
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator import AskedJob, Estimator, PreparedJob, Table
-from perfmodel.estimator.evidence.observed_job import ObservedJob
+from perfmodel.estimator.evidence.observed_job import ObservedJob, observed_job
+from perfmodel.estimator.explain.explain import explain_answer
 from perfmodel.estimator.explain.explanation import Explanation
+from perfmodel.estimator.job_types.job_type import ObservedJobType
+from perfmodel.estimator.job_types.job_type_answers import answer_of_type
 from perfmodel.estimator.kernels.kernel_answers import KernelTable
 from perfmodel.estimator.tables.curve import Curve
-from perfmodel.estimator.tables.estimates import answer_from_memory
+from perfmodel.estimator.tables.estimates import answer_cell, answer_from_memory
 from perfmodel.estimator.tables.ranking import Ranking
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
@@ -75,25 +78,26 @@ class Answerer:
     def from_model(self, question: Any) -> Estimate | None:
         """Answer a question whose job and placement are known, observed or not; else None."""
         known = self.cache.known(question)
-        return None if known is None else self.estimator.answer(*known)
+        return None if known is None else answer_cell(self.estimator.core, *known)
 
     def predict(self, question: Any) -> Estimate:
         """Answer one question."""
-        known = self.cache.known(question)
+        core, known = self.estimator.core, self.cache.known(question)
         if known is not None:
-            return self.estimator.answer(*known, self.observed_jobs.of(known[0]))
+            return answer_cell(core, *known, self.observed_jobs.of(known[0]))
         query = self._query(question)
         placement = self.cache.placement(question["placement"])
         if query.job.job_type is not None:
             if query.observations:
                 seen = (*query.observations, *self.observed_jobs.counting(query.job))
-                of_type = self.estimator.job_type(query.job, seen, self.observed_jobs.strangers())
+                strangers = self.observed_jobs.strangers()
+                of_type = ObservedJobType.of(core, query.job, seen, strangers)
             else:
                 of_type = self.observed_jobs.of_type(query.job)
-            return self.estimator.answer_type(of_type, placement)
+            return answer_of_type(core, of_type, placement)
         prepared = self.prepare(query.job, question["job"])
         observed = self._observed(prepared, query.observations)
-        return self.estimator.answer(prepared, placement, observed)
+        return answer_cell(core, prepared, placement, observed)
 
     def _query(self, question: Any) -> Query:
         """Read a question; one that cannot be read is told all that is wrong with it."""
@@ -120,7 +124,11 @@ class Answerer:
         prepared = self.prepare(query.job, question["job"])
         placement = self.cache.placement(question["placement"])
         observed = self._observed(prepared, query.observations)
-        return self.estimator.explain_answer(prepared, placement, observed, most=most)
+        estimator = self.estimator
+        return explain_answer(
+            estimator.core, prepared, placement, observed,
+            kernels=estimator.kernel_model, most=most,
+        )  # fmt: skip
 
     def kernels(self, question: Any) -> KernelTable:
         """Answer every pair of some kernels and accelerators; a bad one fails alone."""
@@ -253,7 +261,8 @@ class Answerer:
         if not stated:
             return self.observed_jobs.of(prepared)
         seen = (*stated, *self.observed_jobs.counting(prepared.job))
-        return self.estimator.observed(prepared, seen, self.observed_jobs.strangers())
+        strangers = self.observed_jobs.strangers()
+        return observed_job(self.estimator.core, prepared, seen, strangers)
 
     def _prices(self, stated: Mapping[str, float]) -> dict[str, float]:
         """Return prices by canonical names: those that are kept, and over them those stated."""

@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator import Estimator, PreparedJob
-from perfmodel.estimator.evidence.observed_job import ObservedJob
+from perfmodel.estimator.evidence.observed_job import ObservedJob, observed_job
 from perfmodel.estimator.evidence.observed_rows import weighed_cells
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.job_types.job_type import ObservedJobType
@@ -65,7 +65,7 @@ class ObservedJobs:
         strangers = self.strangers()
         if strangers is None:
             return None
-        make = partial(self._estimator.observed, prepared, (), strangers)
+        make = partial(observed_job, self._estimator.core, prepared, (), strangers)
         return _made(self._unobserved, prepared.key, strangers, make)
 
     def of_type(self, job: Job) -> ObservedJobType:
@@ -73,7 +73,8 @@ class ObservedJobs:
         seen, strangers = self._feed.of(job.family), self.strangers()
 
         def make() -> ObservedJobType:
-            return self._estimator.job_type(job, self.counting(job), strangers)
+            seen = self.counting(job)
+            return ObservedJobType.of(self._estimator.core, job, seen, strangers)
 
         key = job.reference
         made = _made(self._types, key, seen, make)
@@ -138,12 +139,12 @@ class ObservedJobs:
 
     def _weighed(self, prepared: PreparedJob, seen: Sequence[Observation]) -> ObservedJob | None:
         try:
-            return self._estimator.observed(prepared, seen)
+            return observed_job(self._estimator.core, prepared, seen)
         except InvalidInputError as error:
             # They were weighed when they came in; since then a model or a device has changed.
             logger.warning("an observation of %s counts no longer: %s", prepared.job.label, error)
         still = [one for one in seen if self._can_be_weighed(prepared, one)]
-        return self._estimator.observed(prepared, still)
+        return observed_job(self._estimator.core, prepared, still)
 
     def _resolves(self, seen: Observation) -> bool:
         try:

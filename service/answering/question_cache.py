@@ -10,11 +10,7 @@ import orjson
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import PreparedJob
-from perfmodel.estimator.core.resolved_placement import (
-    ResolvedPlacement,
-    resolve_placement,
-    rough_bytes,
-)
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement, resolve_placement
 from perfmodel.lru import LruCache
 from perfmodel.placement.topology.parse import parse_placement
 
@@ -53,7 +49,7 @@ class QuestionCache:
         self._jobs = jobs
         self._placements: LruCache[Key, ResolvedPlacement] = LruCache(
             16_384,
-            weigh=lambda key, found: len(key) + rough_bytes(found.placement),
+            weigh=lambda key, found: len(key) + found.placement.rough_bytes,
             most_weight=2 * MOST_KEY_BYTES,
         )
 

@@ -12,8 +12,11 @@ import orjson
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator import PreparedJob
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.observed_job import ObservedJob
+from perfmodel.estimator.evidence.observed_job import ObservedJob, observed_job
 from perfmodel.estimator.evidence.strangers import Strangers
+from perfmodel.estimator.job_types.job_type import ObservedJobType
+from perfmodel.estimator.job_types.job_type_answers import answer_of_type
+from perfmodel.estimator.tables.estimates import answer_cell
 from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.feedback.operator_mix import UNKNOWN, operator_class, operator_mix
 from perfmodel.graph.job import Job
@@ -115,8 +118,9 @@ class Comparison:
             if not before:
                 return replace(found, reason="Nothing had been observed of the job type.")
             return _with_answer(found, self._of_type(asked, placement, before))
-        prepared = self._estimator.core.prepare(asked)
-        answer = self._estimator.answer(prepared, placement, self._observed(prepared, one, before))
+        core = self._estimator.core
+        prepared = core.prepare(asked)
+        answer = answer_cell(core, prepared, placement, self._observed(prepared, one, before))
         return _with_answer(replace(found, operators=self._class_of(prepared)), answer)
 
     def _observed(
@@ -126,17 +130,16 @@ class Comparison:
         strangers = self.answerer.observed_jobs.strangers()
         known = self._weighed.get((prepared.key, one.revision))
         if known is None or known.strangers is not strangers:
-            known = _Weighed(strangers, self._estimator.observed(prepared, before, strangers))
+            job = observed_job(self._estimator.core, prepared, before, strangers)
+            known = _Weighed(strangers, job)
             self._weighed.put((prepared.key, one.revision), known)
         return known.job
 
     def _of_type(
         self, job: Job, placement: ResolvedPlacement, before: Sequence[Observation]
     ) -> Estimate:
-        strangers = self.answerer.observed_jobs.strangers()
-        return self._estimator.answer_type(
-            self._estimator.job_type(job, before, strangers), placement
-        )
+        core, strangers = self._estimator.core, self.answerer.observed_jobs.strangers()
+        return answer_of_type(core, ObservedJobType.of(core, job, before, strangers), placement)
 
     def _before(self, one: Uncompared) -> tuple[Observation, ...]:
         family, revision = one.seen.job.family, one.revision

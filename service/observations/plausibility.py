@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.core.resolved_placement import ResolvedPlacement, rough_bytes
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import guess_of, modelled
 from perfmodel.estimator.evidence.observed import corrected_step
 from perfmodel.estimator.evidence.observed_rows import single_step
@@ -22,9 +22,9 @@ from perfmodel.estimator.evidence.step_bounds import (
     expected_bounds,
     predicted_bounds,
 )
-from perfmodel.estimator.placing.cells import CellStep, predicted_cell
+from perfmodel.estimator.placing.cells import CellStep
 from perfmodel.estimator.placing.columns import slowest
-from perfmodel.estimator.placing.placed import captured_step
+from perfmodel.estimator.placing.placed import captured_step, predicted_cell
 from perfmodel.graph.job import Job
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
@@ -149,7 +149,7 @@ class Plausibility:
     def __init__(self, estimator: Estimator, feed: ObservationFeed[Observation]) -> None:
         self.estimator = estimator
         self._cells: LruCache[_Cell, Bounds] = LruCache(
-            50_000, weigh=lambda cell, bounds: rough_bytes(cell[-1]), most_weight=_MOST_BYTES
+            50_000, weigh=lambda cell, bounds: cell[-1].rough_bytes, most_weight=_MOST_BYTES
         )
         self._types = TypeGuesses(estimator, feed)
 

@@ -12,6 +12,7 @@ import orjson
 from perfmodel.errors import PerfModelError, UnknownAcceleratorError
 from perfmodel.estimator import Estimator, PreparedJob
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
+from perfmodel.estimator.tables.estimates import answer_cell
 from perfmodel.graph.job import Job
 from perfmodel.lru import LruCache
 from perfmodel.placement.topology.parse import parse_placement
@@ -99,7 +100,7 @@ class PredictedCells:
 
     def _answer(self, prepared: PreparedJob, placement: ResolvedPlacement) -> Predicted | None:
         try:
-            answer = self.estimator.answer(prepared, placement)
+            answer = answer_cell(self.estimator.core, prepared, placement)
         except (PerfModelError, ArithmeticError) as error:
             logger.warning("%s is not predicted any more: %s", prepared.job.label, error)
             return None

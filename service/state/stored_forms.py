@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import orjson
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.estimator.core.resolved_placement import rough_bytes
 from perfmodel.graph.job import Job, job_content
 from perfmodel.graph.job_form import parse_job
 from perfmodel.lru import LruCache
@@ -37,13 +36,13 @@ _JOBS: LruCache[str, Job] = LruCache(
 )
 _PLACEMENTS: LruCache[str, Placement] = LruCache(
     16_384,
-    weigh=lambda written, placement: len(written) + rough_bytes(placement),
+    weigh=lambda written, placement: len(written) + placement.rough_bytes,
     most_weight=_MOST_OF_PLACEMENTS,
 )
 #: How they are kept.
 _WRITTEN: LruCache[Placement, str] = LruCache(
     16_384,
-    weigh=lambda placement, written: len(written) + rough_bytes(placement),
+    weigh=lambda placement, written: len(written) + placement.rough_bytes,
     most_weight=_MOST_OF_PLACEMENTS,
 )
 

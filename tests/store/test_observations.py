@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 from made_up_observations import stored_job, stored_observation
 
-from perfmodel.store.state import counting_observations, observations
+from perfmodel.store.state import observations
 from perfmodel.store.state.database import Database
 from perfmodel.store.state.jobs import JobStore
 from perfmodel.store.state.observation_records import (
@@ -247,7 +247,7 @@ def test_the_newest_of_each_reporter_are_looked_at(
     store: ObservationStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Fifty of each of two: what lies before is not looked at, so that time is bounded.
-    monkeypatch.setattr(counting_observations, "_LOOKED_AT", 100)
+    monkeypatch.setattr(observations, "_LOOKED_AT", 100)
     store.add([stored_observation("first", placement='"1xT4"', reporter="one")])
     store.add([stored_observation("first", placement='"1xT4"', reporter="other")])
     store.add([stored_observation(f"{i}", reporter="one") for i in range(60)])

@@ -124,6 +124,8 @@ class Here:
 
     def compare(self, job: Job, placements: Sequence[str]) -> list[dict[str, Any]]:
         """Answer for each placement; the model is asked about all of them at once."""
+        from perfmodel.estimator.tables.estimates import answer_cell
+
         core = self.estimator.core
         prepared = core.prepare(job)
         resolved = [self._resolved(text) for text in placements]
@@ -134,7 +136,7 @@ class Here:
             try:
                 if isinstance(one, PerfModelError):
                     raise one
-                answer = self.estimator.answer(prepared, one).to_dict()
+                answer = answer_cell(core, prepared, one).to_dict()
                 rows.append({"placement": text, **answer})
             except PerfModelError as error:
                 rows.append({"placement": text, "error": problem(error)})

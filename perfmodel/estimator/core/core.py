@@ -14,11 +14,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.sisters import sisters_of
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, NotInTimeError
-from perfmodel.estimator.core.resolved_placement import (
-    ResolvedPlacement,
-    resolve_placement,
-    rough_bytes,
-)
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement, resolve_placement
 from perfmodel.estimator.jobs.captured_step import CapturedStep, GraphSource
 from perfmodel.estimator.jobs.captured_view import with_batches
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
@@ -100,14 +96,14 @@ class Core:
             most_weight=_MOST_NODES,
         )
         self._placements: LruCache[Placement, ResolvedPlacement] = LruCache(
-            10_000, weigh=lambda placement, found: rough_bytes(placement), most_weight=_MOST_BYTES
+            10_000, weigh=lambda placement, found: placement.rough_bytes, most_weight=_MOST_BYTES
         )
         self.model = model
         self._predicted: LruCache[tuple[str, str], Prediction] = LruCache(65_536)
         #: Answers that rest on no observation; placements are told apart by identity.
         self.answers: LruCache[tuple[str, ResolvedPlacement], Estimate] = LruCache(
             50_000,
-            weigh=lambda asked, answer: rough_bytes(asked[1].placement),
+            weigh=lambda asked, answer: asked[1].placement.rough_bytes,
             most_weight=2 * _MOST_BYTES,
         )
         #: What was explained of jobs on accelerators, by what model of kernels.

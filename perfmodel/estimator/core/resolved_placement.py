@@ -9,7 +9,6 @@ from itertools import groupby
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, InvalidPlacementError
-from perfmodel.graph.job import job_content
 from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.sharing.mig import (
     AcceleratorPart,
@@ -80,6 +79,8 @@ class ResolvedPlacement:
     is_replicated: bool = field(init=False)
     #: Whether it is that, of whole accelerators that nothing slows down.
     is_plain: bool = field(init=False)
+    #: Equal for placements on the same accelerators, or parts of them.
+    machine: str = field(init=False)
     #: How its names were read, what was assumed of its links, and what limits nothing.
     warnings: tuple[str, ...] = field(init=False)
 
@@ -122,6 +123,7 @@ class ResolvedPlacement:
             is_slowed=slowed,
             is_replicated=replicated,
             is_plain=replicated and not slowed,
+            machine="+".join([kind.held.name for kind in self.kinds]),
             warnings=tuple(said),
         )
 
@@ -235,17 +237,3 @@ SEVERAL_MAKERS_WARNING = (
     "Accelerators of {0} in one job: no maker's library of collectives spans them, so that what "
     "they exchange in training goes slower than is answered."
 )
-
-
-def rough_bytes(placement: Placement) -> int:
-    """Return about how much memory a placement takes, with what is looked up for it.
-
-    Hosts one by one, and whatever is said of jobs that share them, are all that makes some of
-    them a thousand times as large as others.
-    """
-    alone = 2_000 + 800 * len(placement.nodes)
-    if not placement.shared_with:
-        return alone
-    jobs = [neighbour.job for neighbour in placement.shared_with if neighbour.job is not None]
-    said = sum(len(job_content(job)) for job in jobs)
-    return alone + 1_200 * len(placement.shared_with) + 4 * said

@@ -13,6 +13,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
+from perfmodel.estimator.evidence.observed_rows import fabrics, settings
 from perfmodel.estimator.placing.columns import ReplicaColumns, slowest
 from perfmodel.estimator.placing.replicas import replica_parts, wait_for_each_other
 from perfmodel.graph.job import Job, named_job
@@ -182,8 +183,8 @@ def guessed_cells(
         guessed=True,
         job=word,
         machine=columns.whole_machine,
-        fabric=columns.fabric,
-        setting=columns.setting,
+        fabric=fabrics(columns),
+        setting=settings(columns),
     )
     # Replicas that do not wait for each other take what one of them takes.
     waits = wait_for_each_other(mode, columns.zero_stage)

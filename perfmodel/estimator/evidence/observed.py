@@ -23,7 +23,7 @@ from perfmodel.estimator.evidence.observed_rows import single_step, step_cells
 from perfmodel.estimator.evidence.strangers import SAID, Shift
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cell, CellStep, Steps
-from perfmodel.estimator.placing.columns import ReplicaColumns, machine_word
+from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.placed import captured_step
 from perfmodel.estimator.placing.replicas import interval
 from perfmodel.graph.job import Job
@@ -265,7 +265,7 @@ def _put(
 
 def corrected_step(cell: Cell, observed: ObservedJob | None) -> CellStep:
     """Return the step of a captured job as what was observed lets it appear."""
-    step, job, machine = captured_step(cell), cell.prepared.job, machine_word(cell.placement)
+    step, job, machine = captured_step(cell), cell.prepared.job, cell.placement.machine
     if job.script and not (observed and observed.observations):
         return corrected_in_columns(cell, step, observed)
     if observed is None:

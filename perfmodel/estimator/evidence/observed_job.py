@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
@@ -25,7 +25,6 @@ from perfmodel.estimator.evidence.strangers import Shift, Strangers
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import CellStep
-from perfmodel.estimator.placing.columns import machine_word
 from perfmodel.estimator.placing.memory import most_excess
 from perfmodel.graph.job import Job
 from perfmodel.lru import LruCache
@@ -54,7 +53,7 @@ class ObservedJob:
     observations : tuple of Observation
         Of the job itself.
     machines : frozenset of str
-        Where it was observed; from :func:`.machine_word`.
+        Where it was observed; words of :class:`.ResolvedPlacement`.
     ran : float
         By how much its observed steps exceed the memory they ran in; from :func:`.most_excess`.
     told : ToldJobs or None
@@ -81,55 +80,6 @@ class ObservedJob:
     )
     _on: dict[str, Calibration | None] = field(default_factory=dict, repr=False, compare=False)
 
-    @classmethod
-    def of(
-        cls,
-        core: Core,
-        prepared: PreparedJob,
-        observations: Sequence[Observation],
-        strangers: Strangers | None = None,
-        told: ToldJobs | None = None,
-    ) -> Self:
-        """Calibrate a job.
-
-        Parameters
-        ----------
-        observations : sequence of Observation
-            Of the job; those that name another one join what is told.
-        strangers : Strangers or None
-            Stored observations of any jobs; those of this one do not count.
-        told : ToldJobs or None
-            Of any jobs; those of this one do not count.
-
-        Raises
-        ------
-        InvalidInputError
-            An observation that cannot be answered, with a pointer to it.
-        """
-        family = prepared.family
-        # What was observed is read by what the job is said to be.
-        said = f"{family} {prepared.job.script}"
-        key = (said, tuple(map(id, observations)))
-        known: _Weighed | None = core.evidence.get(key)
-        if known is None:
-            known = _weighed(core, prepared, observations, family)
-            if all(one.reporter for one in observations):
-                # Stored ones come again, as they are kept or as this returns them; others do not.
-                for one in {key, (said, tuple(map(id, known.own)))}:
-                    core.evidence.put(one, known)
-        if known.of_others:
-            told = (told or ToldJobs(core, ())).with_others(known.of_others)
-        return cls(
-            calibration=known.calibration,
-            observations=known.own,
-            family=family,
-            machines=known.machines,
-            ran=known.ran,
-            told=told or None,
-            strangers=strangers,
-            prior=prior_of(prepared.job),
-        )
-
     def on(self, machine: str) -> Calibration | None:
         """Return what counts on a machine, by its word; None where nothing does.
 
@@ -152,7 +102,7 @@ class ObservedJob:
         strangers = None if self.observations else self.strangers
         if self.told is None and strangers is None:
             return True
-        machine = machine_word(placement)
+        machine = placement.machine
         if self.told is not None and machine not in self._on:
             return False
         return strangers is None or strangers.is_ready(machine, self.family)
@@ -166,6 +116,56 @@ class ObservedJob:
         if self.calibration is not None:
             beside = ObservedSteps.join([self.calibration.observed, beside])
         return calibrate(beside, self.prior)
+
+
+def observed_job(
+    core: Core,
+    prepared: PreparedJob,
+    observations: Sequence[Observation],
+    strangers: Strangers | None = None,
+    told: ToldJobs | None = None,
+) -> ObservedJob | None:
+    """Return a job with what observed steps say of it; None where there are none.
+
+    Parameters
+    ----------
+    observations : sequence of Observation
+        Of the job; those that name another one join what is told.
+    strangers : Strangers or None
+        Stored observations of any jobs; those of this one do not count.
+    told : ToldJobs or None
+        Of any jobs; those of this one do not count.
+
+    Raises
+    ------
+    InvalidInputError
+        An observation that cannot be answered, with a pointer to it.
+    """
+    if not (observations or strangers or told):
+        return None
+    family = prepared.family
+    # What was observed is read by what the job is said to be.
+    said = f"{family} {prepared.job.script}"
+    key = (said, tuple(map(id, observations)))
+    known: _Weighed | None = core.evidence.get(key)
+    if known is None:
+        known = _weighed(core, prepared, observations, family)
+        if all(one.reporter for one in observations):
+            # Stored ones come again, as they are kept or as this returns them; others do not.
+            for one in {key, (said, tuple(map(id, known.own)))}:
+                core.evidence.put(one, known)
+    if known.of_others:
+        told = (told or ToldJobs(core, ())).with_others(known.of_others)
+    return ObservedJob(
+        calibration=known.calibration,
+        observations=known.own,
+        family=family,
+        machines=known.machines,
+        ran=known.ran,
+        told=told or None,
+        strangers=strangers,
+        prior=prior_of(prepared.job),
+    )
 
 
 class _Weighed(NamedTuple):

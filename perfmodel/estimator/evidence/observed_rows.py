@@ -19,19 +19,13 @@ from perfmodel.estimator.evidence.step_bounds import (
     predicted_bounds,
 )
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.cells import predicted_cell
-from perfmodel.estimator.placing.columns import (
-    ReplicaColumns,
-    fabric_word,
-    machine_word,
-    setting_word,
-)
-from perfmodel.estimator.placing.placed import captured_step
+from perfmodel.estimator.placing.columns import ReplicaColumns
+from perfmodel.estimator.placing.placed import captured_step, predicted_cell
 from perfmodel.estimator.placing.slowdowns import Slowdown
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
-from perfmodel.placement.calibration.step_cells import SingleStep, StepCells
+from perfmodel.placement.calibration.step_cells import SingleStep, StepCells, fabric_word
 from perfmodel.placement.estimate import StepNumbers, StepParts
 from perfmodel.placement.topology.topology import Placement
 
@@ -181,6 +175,47 @@ def _pointed_at(pointer: str) -> Iterator[None]:
         ) from error
 
 
+def fabrics(columns: ReplicaColumns) -> list[str]:
+    """Return words that placements over equal links share."""
+    links = columns.groups.intra_class.tolist()
+    return [fabric_word(link, one) for link, one in zip(links, columns.networks, strict=True)]
+
+
+def settings(columns: ReplicaColumns) -> list[str]:
+    """Return what else tells placements apart, words of :func:`setting_word`."""
+    stage = columns.zero_stage
+    return [setting_word(stage, one) for one in columns.placements or [None] * len(columns)]
+
+
+def setting_word(zero_stage: int, placement: ResolvedPlacement | None) -> str:
+    """Return a word for what tells placements on equally many accelerators and links apart.
+
+    Parameters
+    ----------
+    placement : ResolvedPlacement or None
+        None: of equal replicas on whole accelerators.
+    """
+    sharded = f"zero{zero_stage}" if zero_stage else ""
+    if placement is None or (placement.is_plain and len(placement.counts) == 1):
+        return sharded
+    asked, plan = placement.placement, placement.fabric.plan
+    degrees = (plan.tensor, plan.pipeline, plan.expert, plan.context, plan.virtual_stages)
+    beside = sorted(one.key for one in asked.shared_with)
+    said = (
+        placement.counts, degrees, plan.sequence_parallel, plan.schedule.value,
+        plan.batch_split.value, beside, asked.sharing.value if beside else "",
+        *(getattr(asked, name) for name in _LIMITS),
+    )  # fmt: skip
+    return f"{sharded} {said}".strip()
+
+
+#: Fields of a placement that slow its accelerators, or what feeds them.
+_LIMITS = (
+    "power_limit_w", "fraction", "cpu_cores", "storage_bytes_per_s", "loader_workers",
+    "storage_locality",
+)  # fmt: skip
+
+
 def step_cells(
     jobs: Sequence[PreparedJob],
     parts: StepParts,
@@ -221,8 +256,8 @@ def step_cells(
         window_share=window_share,
         job=word,
         machine=[*columns.machine] * len(jobs),
-        fabric=[*columns.fabric] * len(jobs),
-        setting=[*columns.setting] * len(jobs),
+        fabric=fabrics(columns) * len(jobs),
+        setting=settings(columns) * len(jobs),
         place=np.tile(np.arange(places), len(jobs)),
     )
 
@@ -294,9 +329,9 @@ def single_step(
         input_s=0.0 if parts.input_stall_s else input_s,
         window_share=window_share,
         job=word,
-        machine=machine_word(placement),
+        machine=placement.machine,
         fabric=fabric_word(world.links.intra_class, placement.fabric.network),
-        setting=setting_word(placement),
+        setting=setting_word(placement.fabric.plan.zero_stage, placement),
     )
 
 

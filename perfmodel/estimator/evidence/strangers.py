@@ -28,7 +28,6 @@ from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.evidence.guessed_rows import TypeTables
 from perfmodel.estimator.evidence.observed_rows import weighed_steps
-from perfmodel.estimator.placing.columns import machine_word
 from perfmodel.feedback.agreement import Level, agreements
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
@@ -162,7 +161,7 @@ class Strangers:
                 # A name says nothing of how long its steps should take.
                 continue
             try:
-                machine = machine_word(self._core.resolve(one.placement))
+                machine = self._core.resolve(one.placement).machine
             except PerfModelError:
                 continue
             by = found.setdefault(machine, {}).setdefault(one.reporter, {})

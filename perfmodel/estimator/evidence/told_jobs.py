@@ -16,7 +16,6 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import guess_of, is_weighed, modelled, observed_rows
 from perfmodel.estimator.evidence.observed_rows import weighed_steps
-from perfmodel.estimator.placing.columns import machine_word
 from perfmodel.graph.job import Job, type_word
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
 from perfmodel.placement.calibration.observation import Observation
@@ -182,8 +181,7 @@ def _by_machine(
         known.add(content)
         if _is_job_type(one.job) and not is_weighed(placement, one.job.mode):
             continue
-        machine = machine_word(placement)
-        found[machine].setdefault(family, []).append(one)
+        found[placement.machine].setdefault(family, []).append(one)
     return found
 
 

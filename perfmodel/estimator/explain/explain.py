@@ -24,8 +24,8 @@ from perfmodel.estimator.explain.explanation import Explanation
 from perfmodel.estimator.explain.nearest import near_observations, near_points
 from perfmodel.estimator.explain.operator_shares import StepShares
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.cells import Cell, predicted_cell
-from perfmodel.estimator.placing.placed import captured_step
+from perfmodel.estimator.placing.cells import Cell
+from perfmodel.estimator.placing.placed import captured_step, predicted_cell
 from perfmodel.estimator.placing.slowdowns import Slowdown
 from perfmodel.estimator.single.analytical import explain_roofline
 from perfmodel.estimator.single.engine import engine_roofline_s, has_engine_law

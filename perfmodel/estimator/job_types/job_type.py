@@ -234,7 +234,7 @@ class ObservedJobType:
         )
 
     def on(self, machine: str) -> Calibration:
-        """Return what counts on a machine, a word of :func:`.machine_word`."""
+        """Return what counts on a machine, by its word."""
         assert self.own is not None
         beside = self._beside(machine, self.own)
         # Where nothing is beside it, it is the same on all machines.

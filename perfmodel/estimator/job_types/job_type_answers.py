@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from perfmodel.client.answers import Breakdown, Memory, Throughput
+from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import TypeTables, is_modelled, observed_cells
 from perfmodel.estimator.evidence.strangers import SAID
@@ -24,7 +25,7 @@ from perfmodel.estimator.job_types.job_type import JobTypeSteps, ObservedJobType
 from perfmodel.estimator.job_types.limited_steps import limited, not_modelled, seen_under
 from perfmodel.estimator.placing.cells import CellStep, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
-from perfmodel.estimator.placing.slowdowns import Neighbours
+from perfmodel.estimator.placing.slowdowns import Neighbours, neighbours
 from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.job import Job, own_batch, split_label
 from perfmodel.intervals import COVERAGE, DEVIATIONS
@@ -37,6 +38,12 @@ from perfmodel.types import RUNG, Basis, Mode, weakest
 
 #: ``model_version`` of such answers.
 VERSION = "opaque"
+
+
+def answer_of_type(core: Core, of: ObservedJobType, placement: ResolvedPlacement) -> Estimate:
+    """Answer one question about a job type."""
+    step = type_steps(of, [placement], [neighbours(core, placement)]).at((0, 0))
+    return type_estimate(of, placement, step)
 
 
 def type_steps(

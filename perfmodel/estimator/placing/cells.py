@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.client.answers import Neighbour
-from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.slowdowns import Neighbours, Slowdown, neighbours
+from perfmodel.estimator.placing.slowdowns import Neighbours, Slowdown
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.estimate import StepNumbers, StepParts
 from perfmodel.predictors.prediction import Prediction
@@ -140,9 +139,3 @@ class Cell(NamedTuple):
     placement: ResolvedPlacement
     predictions: Sequence[Prediction]
     neighbours: Neighbours = ()
-
-
-def predicted_cell(core: Core, prepared: PreparedJob, placement: ResolvedPlacement) -> Cell:
-    """Return a job on a placement, with what is predicted of it and of the jobs beside it."""
-    pairs = [(prepared, accelerator) for accelerator in placement.accelerators]
-    return Cell(prepared, placement, core.predictions(pairs), neighbours(core, placement))

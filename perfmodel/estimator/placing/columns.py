@@ -16,7 +16,6 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fabric.world_group import scaling_groups, world_columns
 from perfmodel.placement.job_types.job_type_cells import log_speed
-from perfmodel.placement.topology.links import LinkClass
 from perfmodel.placement.topology.networks import default_network
 from perfmodel.placement.topology.topology import Network
 
@@ -123,20 +122,7 @@ class ReplicaColumns:
         """Words that placements on the same accelerators, or parts of them, share."""
         if not self.placements:
             return self.whole_machine
-        return [machine_word(placement) for placement in self.placements]
-
-    @cached_property
-    def fabric(self) -> list[str]:
-        """Words that placements over equal links share."""
-        links = self.groups.intra_class.tolist()
-        return [fabric_word(link, one) for link, one in zip(links, self.networks, strict=True)]
-
-    @cached_property
-    def setting(self) -> list[str]:
-        """What else tells placements apart; from :func:`setting_word`."""
-        if not self.placements:
-            return [_sharded(self.zero_stage)] * len(self)
-        return [setting_word(placement) for placement in self.placements]
+        return [placement.machine for placement in self.placements]
 
     @cached_property
     def whole_machine(self) -> list[str]:
@@ -181,44 +167,3 @@ class ReplicaColumns:
 def slowest(accelerators: Sequence[AcceleratorSpec]) -> float:
     """Return the speed of the slowest accelerator, in logarithms."""
     return min(log_speed(spec) for spec in accelerators)
-
-
-def machine_word(placement: ResolvedPlacement) -> str:
-    """Return a word that placements on the same accelerators, or parts of them, share."""
-    return "+".join([kind.held.name for kind in placement.kinds])
-
-
-def fabric_word(link: int, network: Network | None) -> str:
-    """Return a word that placements over equal links, and networks between hosts, share."""
-    between = "" if network is None else network.name or f"{network.bandwidth_bytes_per_s:g}"
-    return f"{_LINKS[link]}|{between}"
-
-
-_LINKS = {int(one): one.name.lower() for one in LinkClass}
-
-
-def setting_word(placement: ResolvedPlacement) -> str:
-    """Return a word for what tells placements on equally many accelerators and links apart."""
-    sharded = _sharded(placement.fabric.plan.zero_stage)
-    if placement.is_plain and len(placement.counts) == 1:
-        return sharded
-    asked, plan = placement.placement, placement.fabric.plan
-    degrees = (plan.tensor, plan.pipeline, plan.expert, plan.context, plan.virtual_stages)
-    beside = sorted(one.key for one in asked.shared_with)
-    said = (
-        placement.counts, degrees, plan.sequence_parallel, plan.schedule.value,
-        plan.batch_split.value, beside, asked.sharing.value if beside else "",
-        *(getattr(asked, name) for name in _LIMITS),
-    )  # fmt: skip
-    return f"{sharded} {said}".strip()
-
-
-#: Fields of a placement that slow its accelerators, or what feeds them.
-_LIMITS = (
-    "power_limit_w", "fraction", "cpu_cores", "storage_bytes_per_s", "loader_workers",
-    "storage_locality",
-)  # fmt: skip
-
-
-def _sharded(zero_stage: int) -> str:
-    return f"zero{zero_stage}" if zero_stage else ""

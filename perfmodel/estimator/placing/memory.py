@@ -22,7 +22,6 @@ from perfmodel.placement.memory.memory import (
     memory_cell,
     memory_columns,
 )
-from perfmodel.placement.memory.memory_demand import divides_data
 from perfmodel.placement.memory.memory_parts import MemoryPlan
 from perfmodel.placement.plans.compiled_memory import compiled_memory_bytes
 from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice
@@ -83,9 +82,8 @@ def _memory_on(prepared: PreparedJob, placement: ResolvedPlacement, kind: Kind) 
     """Return the memory of one accelerator of a kind; it is worked out once for all that agree."""
     plan = placement.fabric.plan
     # Replicas that share nothing out hold the same, however many they are beyond one.
-    plain = not (
-        placement.is_split or plan.zero_stage or plan.offload or divides_data(prepared.job)
-    )
+    shared_out = plan.zero_stage or prepared.memory_constants.divides_data
+    plain = not (placement.is_split or shared_out or plan.offload)
     told_apart = (placement.count > 1, plan.sequence_parallel) if plain else plan
     return prepared.once(
         kind.accelerator,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cell, CellStep
@@ -27,6 +28,7 @@ from perfmodel.estimator.placing.slowdowns import (
     Slowdown,
     beside,
     load_alone,
+    neighbours,
     slowdown_on,
 )
 from perfmodel.estimator.placing.split_replica import split_step, split_warnings
@@ -44,6 +46,13 @@ from perfmodel.types import Basis, Mode, weakest
 _GUESSED_FEED, _STATED_FEED = 2.0, 1.25
 
 
+def predicted_cell(core: Core, prepared: PreparedJob, placement: ResolvedPlacement) -> Cell:
+    """Return a job on a placement, with what is predicted of it and of the jobs beside it."""
+    pairs = [(prepared, accelerator) for accelerator in placement.accelerators]
+    others = neighbours(core, placement) if placement.is_slowed else ()
+    return Cell(prepared, placement, core.predictions(pairs), others)
+
+
 def captured_step(cell: Cell) -> CellStep:
     """Return the step of a captured job on a placement.
 
@@ -56,13 +65,13 @@ def captured_step(cell: Cell) -> CellStep:
         A plan that splits a model of which no dimensions are known, or a limit that no model
         covers.
     """
-    prepared, placement, predictions, neighbours = cell
+    prepared, placement, predictions, others = cell
     place = plain_step if is_replicated(prepared, placement) else placed_step
     if not placement.is_slowed:
         return place(prepared, placement, predictions)
-    slow = _slowdowns(prepared, placement, predictions, neighbours)
+    slow = _slowdowns(prepared, placement, predictions, others)
     step = place(prepared, placement, predictions, slow)
-    return _shared(step, prepared, placement, predictions, neighbours) if neighbours else step
+    return _shared(step, prepared, placement, predictions, others) if others else step
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,9 +13,9 @@ from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed import corrected_step
 from perfmodel.estimator.evidence.observed_job import ObservedJob, ran_of
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.cells import Cell, CellStep, predicted_cell
+from perfmodel.estimator.placing.cells import Cell, CellStep
 from perfmodel.estimator.placing.memory import tightest_memory
-from perfmodel.estimator.placing.placed import captured_step
+from perfmodel.estimator.placing.placed import captured_step, predicted_cell
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Plan
 from perfmodel.types import RUNG, Basis

@@ -19,7 +19,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.observed_job import ObservedJob
+from perfmodel.estimator.evidence.observed_job import ObservedJob, observed_job
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
@@ -141,13 +141,10 @@ def observed_by_row(
             rows[job.family].append(row)
     found: dict[int, ObservedJob] = {}
     errors: Errors = []
-    of_job = partial(ObservedJob.of, core, strangers=strangers, told=told)
+    of_job = partial(observed_job, core, strangers=strangers, told=told)
     for family in rows.values():
-        seen = _seen_of(observations, family)
-        if not (seen or strangers or told):
-            continue
         try:
-            found |= _of_family(of_job, prepared, family, seen)
+            found |= _of_family(of_job, prepared, family, _seen_of(observations, family))
         except PerfModelError:
             bad = dict(_bad_rows(of_job, prepared, observations, family))
             errors += bad.items()
@@ -203,23 +200,28 @@ def seen_by_type(
     return found
 
 
+#: Calibrates a job by what was observed of it.
+_OfJob = Callable[[PreparedJob, Sequence[Observation]], ObservedJob | None]
+
+
 def _of_family(
-    of_job: Callable[[PreparedJob, Sequence[Observation]], ObservedJob],
+    of_job: _OfJob,
     prepared: Sequence[PreparedJob | None],
     rows: Sequence[int],
     seen: Sequence[Observation],
 ) -> dict[int, ObservedJob]:
     """Return what was observed of a family; rows that are said to be other things differ."""
-    found: dict[bool | None, ObservedJob] = {}
+    found: dict[bool | None, ObservedJob | None] = {}
     of_rows = {row: job for row in rows if (job := prepared[row]) is not None}
     for job in of_rows.values():
         if job.job.script not in found:
             found[job.job.script] = of_job(job, seen)
-    return {row: found[job.job.script] for row, job in of_rows.items()}
+    each = {row: found[job.job.script] for row, job in of_rows.items()}
+    return {row: one for row, one in each.items() if one is not None}
 
 
 def _bad_rows(
-    of_job: Callable[[PreparedJob, Sequence[Observation]], ObservedJob],
+    of_job: _OfJob,
     prepared: Sequence[PreparedJob | None],
     observations: Mapping[int, Sequence[Observation]],
     rows: Sequence[int],

@@ -79,15 +79,18 @@ class ObservedSteps(Columns):
         rows: dict[tuple[object, ...], list[int]] = defaultdict(list)
         for row, cell in enumerate(self.cells.identities()):
             rows[cell].append(row)
-        found = [self._pooled_cell(some) for some in rows.values()]
-        first = self.cells.take(np.array([some[0] for some in rows.values()]))
-        step, sync, repeats, scatter = np.array(found).T
-        pooled = type(self)(
-            cells=first, step_time_s=step, sync_time_s=sync, repeats=repeats, scatter=scatter
+        found = np.array([self._pooled_cell(some) for some in rows.values()])
+        cells = self.cells.take(np.array([some[0] for some in rows.values()]))
+        order = cells.order(found[:, 0], np.nan_to_num(found[:, 1], nan=-1.0))
+        step, sync, repeats, scatter = (column[order] for column in found.T)
+        return type(self)(
+            # Codes of placements would be in the order in which rows came.
+            cells=replace(cells.take(order), place=np.arange(len(order))),
+            step_time_s=step,
+            sync_time_s=sync,
+            repeats=repeats,
+            scatter=scatter,
         )
-        ordered = pooled.take(pooled.cells.order(step, np.nan_to_num(sync, nan=-1.0)))
-        # Codes of placements are in the order in which rows came.
-        return replace(ordered, cells=ordered.cells.coded_in_order())
 
     def _pooled_cell(self, rows: Sequence[int]) -> tuple[float, float, float, float]:
         """Return the step, its synchronisation, and how many measurements scatter how far."""

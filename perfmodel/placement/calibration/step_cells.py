@@ -12,6 +12,8 @@ import numpy.typing as npt
 from perfmodel.errors import InvalidInputError
 from perfmodel.features.arrays import Columns, FloatArray, StrArray
 from perfmodel.placement.estimate import StepNumbers, StepParts
+from perfmodel.placement.topology.links import LinkClass
+from perfmodel.placement.topology.topology import Network
 
 Codes = npt.NDArray[np.int64]
 
@@ -171,17 +173,21 @@ class StepCells(Columns):
         keys = [getattr(self, name) for name in (*_TEXTS, *_FLAGS, *_NUMBERS)]
         return np.lexsort(tuple(reversed([*keys, *parts, *last]))).astype(np.int64)
 
-    def coded_in_order(self) -> Self:
-        """Return the same rows with codes of placements that follow from their order alone."""
-        _, first, codes = np.unique(self.place, return_index=True, return_inverse=True)
-        return replace(self, place=np.argsort(np.argsort(first))[codes])
-
 
 def _codes_of(pieces: Sequence[StepCells]) -> Codes:
     """Return the codes of placements of all pieces; none is in two of them."""
     ends = np.cumsum([0, *(int(piece.place.max(initial=-1)) + 1 for piece in pieces)])
     each = [piece.place + start for piece, start in zip(pieces, ends.tolist(), strict=False)]
     return np.concatenate(each)
+
+
+def fabric_word(link: int, network: Network | None) -> str:
+    """Return a word that placements over equal links, and networks between hosts, share."""
+    between = "" if network is None else network.name or f"{network.bandwidth_bytes_per_s:g}"
+    return f"{_LINKS[link]}|{between}"
+
+
+_LINKS = {int(one): one.name.lower() for one in LinkClass}
 
 
 class SingleStep(NamedTuple):

@@ -62,19 +62,19 @@ class JobConstants:
 
     Parameters
     ----------
-    job : Job or None
-        None: nothing is known of it.
     fitted : mapping
         As the fit writes them, with ``f`` as ``factor`` and ``F`` as ``held_bytes``: 1 and 0 unless
         training of the workload was measured.
     is_fused, is_modern : bool
         As of :class:`Overhead`.
+    divides_data : bool
+        Whether replicas divide a data set on their devices: the more, the less each holds.
     """
 
-    job: Job | None
     fitted: Mapping[str, Any]
     is_fused: bool
     is_modern: bool
+    divides_data: bool
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -146,6 +146,7 @@ def overhead(
         Data-parallel replicas of each cell, >= 1.
     """
     cells, known = len(accelerators), constants.fitted
+    held = held_share(replicas, is_divided=constants.divides_data)
     is_gpu = np.array([spec.kind == "gpu" for spec in accelerators], dtype=np.bool_)
     # Of its generation where that was measured, else of a typical GPU; once for each accelerator,
     # since a curve has thousands of cells of one.
@@ -158,7 +159,7 @@ def overhead(
     }
     return Overhead(
         runtime_bytes=np.array([runtime_bytes[id(spec)] for spec in accelerators]),
-        held_bytes=np.where(is_gpu, known["held_bytes"] * held_share(constants.job, replicas), 0.0),
+        held_bytes=np.where(is_gpu, known["held_bytes"] * held, 0.0),
         factor=np.full(cells, known["factor"] * (1 + known["scattered_share"])),
         has_allocator=is_gpu,
         is_fused=np.full(cells, constants.is_fused),
@@ -169,7 +170,7 @@ def overhead(
     )
 
 
-def held_share(job: Job | None, replicas: npt.ArrayLike) -> FloatArray:
+def held_share(replicas: npt.ArrayLike, *, is_divided: bool) -> FloatArray:
     """Return the part of ``F`` that lies on one of n replicas, (1 + 1/n) / 2 of a data set.
 
     Every replica holds what samples are drawn from; the samples of an epoch, about as many bytes,
@@ -179,16 +180,16 @@ def held_share(job: Job | None, replicas: npt.ArrayLike) -> FloatArray:
     ----------
     replicas : array_like
         >= 1.
+    is_divided : bool
+        As :func:`divides_data` tells of the job.
 
     Examples
     --------
-    >>> from perfmodel.types import Mode
-    >>> recommender = Job(model="zoo/ncf", mode=Mode.TRAINING, batch_size=1024)
-    >>> held_share(recommender, [1, 2, 4]).tolist(), held_share(None, [1, 2, 4]).tolist()
-    ([1.0, 0.75, 0.625], [1.0, 1.0, 1.0])
+    >>> held_share([1, 2, 4], is_divided=True).tolist()
+    [1.0, 0.75, 0.625]
     """
     count = np.asarray(replicas, dtype=np.float64)
-    return np.asarray((1 + 1 / count) / 2 if divides_data(job) else np.ones(count.shape))
+    return np.asarray((1 + 1 / count) / 2 if is_divided else np.ones(count.shape))
 
 
 def divides_data(job: Job | None) -> bool:
@@ -214,10 +215,10 @@ def constants_for(job: Job | None, constants: Mapping[str, Any] | None = None) -
         As the fit writes them; None: what comes with the package.
     """
     return JobConstants(
-        job=job,
         fitted=_fitted_for(job, fitted("memory") if constants is None else constants),
         is_fused=is_fused(job),
         is_modern=is_modern(job),
+        divides_data=divides_data(job),
     )
 
 

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import Connection, Delete, Row, Update, delete, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Delete,
+    Row,
+    Update,
+    delete,
+    func,
+    or_,
+    select,
+    update,
+)
 
 from perfmodel.store.sql.connections import Connections, now
 from perfmodel.store.sql.records import record_from, row_of
@@ -18,8 +30,7 @@ from perfmodel.store.sql.shared_store import (
     raise_revision,
     read_revisions,
 )
-from perfmodel.store.sql.tables import OBSERVATIONS, RESIDUALS
-from perfmodel.store.state.counting_observations import OF_ONE_CELL, read_counting
+from perfmodel.store.sql.tables import JOBS, OBSERVATIONS, RESIDUALS
 from perfmodel.store.state.jobs import StoredJob, insert_jobs
 from perfmodel.store.state.observation_records import (
     EVERY_OBSERVATION,
@@ -38,6 +49,13 @@ TAKEN_BACK = "observations-taken-back"
 _MOST_REMEMBERED = 100_000
 #: Observations that one transaction removes or moves.
 _AT_ONCE = 5_000
+#: Of the newest observations, in all, those that count are chosen; each reporter has an equal
+#: share of them, so that none hides what others said by saying much.
+_LOOKED_AT = 8_192
+#: Reporters that are looked at: as many as there is time for.
+_REPORTERS = 1_024
+
+_Conditions = Sequence[ColumnElement[bool]]
 
 
 class Changes(NamedTuple):
@@ -135,28 +153,52 @@ class ObservationStore(SharedStore):
         family: str | None,
         *,
         most: int = 256,
-        of_one_cell: int = OF_ONE_CELL,
+        of_one_cell: int = 5,
         before_revision: int | None = None,
     ) -> tuple[StoredObservation, ...]:
-        """Return the observations that count, oldest first, as :func:`.read_counting` chooses them.
+        """Return the observations that count, oldest first: the same in every process.
+
+        A job that reports each of its steps must not crowd out what it reached elsewhere: of one
+        cell (placement, batch, accumulation) only the newest few count. A reporter of many cells
+        must not crowd out the others: the newest cell of each counts first, then the second of
+        each, and so on while there is room.
 
         Parameters
         ----------
         family : str or None
             Of jobs, without their content, which whoever asks knows; None: of all jobs, with it.
+        most : int
+            In all.
+        of_one_cell : int
+            Of one cell and reporter.
         before_revision : int or None
             Those that counted before this transaction; None: all.
         """
+        table, at = OBSERVATIONS.c, now()
+        alike = [] if family is None else [table.family == family]
+        counts = [table.state == ObservationState.ACCEPTED, *alike]
+        if self._keep_s:
+            counts.append(table.received_at >= _later(at, -self._keep_s))
+        if before_revision is not None:
+            counts.append(table.revision < before_revision)
         with self._connections.reading() as connection:
-            rows = read_counting(
-                connection,
-                family=family,
-                since=_later(now(), -self._keep_s) if self._keep_s else None,
-                at=now(),
-                most=most,
-                of_one_cell=of_one_cell,
-                before_revision=before_revision,
+            reporters = _reporters(connection, alike)
+            cells = [
+                cell
+                for reporter in reporters
+                for cell in _newest(
+                    connection, reporter, counts, at, _LOOKED_AT // len(reporters), of_one_cell
+                )
+            ]
+            cells.sort(key=lambda cell: (cell.turn, -cell.rows[0]))
+            chosen = list(islice(chain.from_iterable(cell.rows for cell in cells), most))
+            query = (
+                select(OBSERVATIONS, JOBS.c.content.label("content"))
+                .join(JOBS, table.job_ref == JOBS.c.ref)
+                .where(table.id.in_(chosen))
+                .order_by(table.id)
             )
+            rows = connection.execute(query).all() if chosen else []
         return tuple(stored_observation(row, "" if family else row.content) for row in rows)
 
     def remove(self, which: ObservationFilter) -> int:
@@ -224,6 +266,55 @@ class ObservationStore(SharedStore):
             later = OBSERVATIONS.c.revision > revision
             families = connection.execute(select(OBSERVATIONS.c.family).where(later).distinct())
             return found._replace(families=frozenset(families.scalars()))
+
+
+class _Cell(NamedTuple):
+    """A cell of one reporter: the numbers of its newest rows, and how many cells are newer."""
+
+    turn: int
+    rows: list[int]
+
+
+def _newest(
+    connection: Connection,
+    reporter: str,
+    counts: _Conditions,
+    at: str,
+    most: int,
+    of_one_cell: int,
+) -> Iterable[_Cell]:
+    """Return the cells that somebody reported last and still count, the newest first.
+
+    The oldest of their rows is looked up before, in an index alone: a planner that has to stop
+    after so many may rather walk through those of all.
+    """
+    table = OBSERVATIONS.c
+    own = (table.reporter == reporter, *counts)
+    numbers = select(table.id).where(*own).order_by(table.id.desc())
+    oldest = connection.execute(numbers.limit(1).offset(most - 1)).scalar_one_or_none()
+    lasting = or_(table.expires_at.is_(None), table.expires_at > at)
+    query = select(
+        table.id, table.family, table.placement, table.batch_size, table.accumulation_steps
+    ).where(table.id >= (oldest or 0), lasting, *own)
+    cells: dict[tuple[object, ...], list[int]] = {}
+    for row in connection.execute(query.order_by(table.id.desc())):
+        rows = cells.setdefault(tuple(row[1:]), [])
+        if len(rows) < of_one_cell:
+            rows.append(row.id)
+    return (_Cell(turn, rows) for turn, rows in enumerate(cells.values()))
+
+
+def _reporters(connection: Connection, alike: _Conditions) -> Sequence[str]:
+    """Return who reported, by name: a step through an index each, not a look at every row."""
+    table = OBSERVATIONS.c
+    first = select(func.min(table.reporter).label("reporter")).where(*alike)
+    found = first.cte("reporters", recursive=True)
+    following = select(func.min(table.reporter)).where(*alike, table.reporter > found.c.reporter)
+    found = found.union_all(
+        select(following.correlate(found).scalar_subquery()).where(found.c.reporter.is_not(None))
+    )
+    query = select(found.c.reporter).where(found.c.reporter.is_not(None)).limit(_REPORTERS)
+    return connection.execute(query).scalars().all()
 
 
 def _remove_residuals(connection: Connection, observations: Sequence[int]) -> None:

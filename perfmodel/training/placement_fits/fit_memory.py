@@ -33,6 +33,7 @@ from perfmodel.placement.memory.memory import excess_of, oom_probability
 from perfmodel.placement.memory.memory_demand import (
     Overhead,
     demand_bytes,
+    divides_data,
     generation,
     held_share,
     is_fused,
@@ -133,7 +134,9 @@ class Unknowns:
         self._older = np.array([float(is_older(job)) for job in jobs])
         self._fused = np.array([is_fused(job) for job in jobs])
         self._modern = np.array([is_modern(job) for job in jobs])
-        self._held_share = np.array([held_share(row.job, row.replicas) for row in table.rows])
+        self._held_share = np.array(
+            [held_share(row.replicas, is_divided=divides_data(row.job)) for row in table.rows]
+        )
         self._names = list(_COMMON)
         count = len(self.workloads)
         sizes = [len(_COMMON), len(self.generations), 2 * count, count, count]

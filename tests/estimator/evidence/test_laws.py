@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from perfmodel.estimator import Estimator
+from perfmodel.estimator.evidence.observed_job import observed_job
 from perfmodel.estimator.evidence.strangers import Strangers
+from perfmodel.estimator.tables.estimates import answer_cell
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import parse_placement
@@ -102,9 +104,11 @@ def test_whoever_asks_stands_over_what_is_stored(estimator: Estimator, seed: int
     ]
     strangers = Strangers(estimator.core, [replace(one, job=job) for one in stored])
     prepared = estimator.core.prepare(job)
-    observed = estimator.observed(prepared, [*mine, *stored], strangers)
+    observed = observed_job(estimator.core, prepared, [*mine, *stored], strangers)
     for one in mine:
-        answer = estimator.answer(prepared, estimator.core.resolve(one.placement), observed)
+        answer = answer_cell(
+            estimator.core, prepared, estimator.core.resolve(one.placement), observed
+        )
         assert answer.step_time_s == pytest.approx(one.step_time_s, rel=0.05)
 
 

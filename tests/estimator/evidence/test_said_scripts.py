@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from perfmodel.estimator import Estimator
+from perfmodel.estimator.evidence.observed_job import observed_job
 from perfmodel.estimator.evidence.observed_rows import single_step, step_cells
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.explain.explain import SCRIPT
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.slowdowns import BY_NEIGHBOURS, Slowdown
 from perfmodel.estimator.tables.curve import CurveQuestion
+from perfmodel.estimator.tables.estimates import answer_cell
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import StepNumbers, StepParts
@@ -107,7 +109,9 @@ def test_strangers_do_not_move_a_script(estimator: Estimator):
         estimator.core, [seen(step_s, job=OTHER, reporter=name) for name in ("a", "b", "c")]
     )
     prepared, place = estimator.core.prepare(SCRIPT_JOB), estimator.core.resolve(ONE)
-    moved = estimator.answer(prepared, place, estimator.observed(prepared, [], strangers))
+    moved = answer_cell(
+        estimator.core, prepared, place, observed_job(estimator.core, prepared, [], strangers)
+    )
     assert moved == estimator.estimate(SCRIPT_JOB, ONE)
 
 

@@ -9,8 +9,10 @@ import pytest
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.evidence import observed as observed_steps
+from perfmodel.estimator.evidence.observed_job import observed_job
 from perfmodel.estimator.evidence.observed_rows import weighed_cells, weighed_steps
 from perfmodel.estimator.evidence.strangers import Strangers
+from perfmodel.estimator.tables.estimates import answer_cell
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
@@ -67,10 +69,10 @@ def test_one_cell_is_that_of_a_table(estimator: Estimator, place: str, known: st
     own = {"own": OWN, "told": TOLD, "both": (*OWN, *TOLD), "strangers": ()}[known]
     strangers = Strangers(estimator.core, REPORTED) if known == "strangers" else None
     prepared = estimator.core.prepare(JOB)
-    observed = estimator.observed(prepared, own, strangers)
+    observed = observed_job(estimator.core, prepared, own, strangers)
     resolved = estimator.core.resolve(parse_placement(place))
-    plain = estimator.answer(prepared, resolved)
-    found = numbers(estimator.answer(prepared, resolved, observed))
+    plain = answer_cell(estimator.core, prepared, resolved)
+    found = numbers(answer_cell(estimator.core, prepared, resolved, observed))
     expected = columns(estimator, place, own, strangers)
     assert found[:6] == pytest.approx(expected[:6], rel=1e-9)
     assert found[6:] == expected[6:]
@@ -83,17 +85,17 @@ def test_a_cell_that_was_observed_is_worked_out_once_and_again_when_it_is_observ
 ) -> None:
     prepared = estimator.core.prepare(JOB)
     resolved = estimator.core.resolve(parse_placement("A10"))
-    observed = estimator.observed(prepared, OWN)
-    first = estimator.answer(prepared, resolved, observed)
+    observed = observed_job(estimator.core, prepared, OWN)
+    first = answer_cell(estimator.core, prepared, resolved, observed)
     assert first.basis is Basis.MEASURED
     with monkeypatch.context() as without_columns:
         without_columns.delattr(observed_steps, "Correction")
-        assert numbers(estimator.answer(prepared, resolved, observed)) == numbers(first)
-    slower = estimator.observed(prepared, [replace(one, step_time_s=0.2) for one in OWN])
+        assert numbers(answer_cell(estimator.core, prepared, resolved, observed)) == numbers(first)
+    slower = observed_job(estimator.core, prepared, [replace(one, step_time_s=0.2) for one in OWN])
     # Each knows its own: whatever was asked of the other, it answers as if asked first.
-    second = estimator.answer(prepared, resolved, slower)
+    second = answer_cell(estimator.core, prepared, resolved, slower)
     assert second.step_time_s > 10 * first.step_time_s
-    assert numbers(estimator.answer(prepared, resolved, observed)) == numbers(first)
+    assert numbers(answer_cell(estimator.core, prepared, resolved, observed)) == numbers(first)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])

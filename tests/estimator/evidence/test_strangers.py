@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from perfmodel.estimator import Estimator
+from perfmodel.estimator.evidence.observed_job import observed_job
 from perfmodel.estimator.evidence.strangers import ONE_VOICE, Strangers, agreed
 from perfmodel.estimator.tables.curve import CurveQuestion
+from perfmodel.estimator.tables.estimates import answer_cell
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
@@ -52,8 +54,10 @@ def ask(
 ) -> Estimate:
     strangers = Strangers(estimator.core, stored)
     prepared = estimator.core.prepare(JOB)
-    observed = estimator.observed(prepared, own, strangers)
-    return estimator.answer(prepared, estimator.core.resolve(parse_placement(place)), observed)
+    observed = observed_job(estimator.core, prepared, own, strangers)
+    return answer_cell(
+        estimator.core, prepared, estimator.core.resolve(parse_placement(place)), observed
+    )
 
 
 @pytest.mark.parametrize("place", ["A10", "4xA10", "8xA10", "2x(4xA10)@eth-25g"])
@@ -169,7 +173,7 @@ def test_what_is_stored_is_weighed_once(estimator: Estimator) -> None:
         for place in PLACES
     ]
     prepared = estimator.core.prepare(JOB)
-    first = estimator.observed(prepared, stored)
+    first = observed_job(estimator.core, prepared, stored)
     assert first is not None
-    again = estimator.observed(prepared, first.observations)
+    again = observed_job(estimator.core, prepared, first.observations)
     assert again is not None and again.calibration is first.calibration

@@ -11,10 +11,10 @@ import pytest
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.evidence.observed_job import ObservedJob
+from perfmodel.estimator.evidence.observed_job import observed_job
 from perfmodel.estimator.evidence.told_jobs import MOST_CELLS, MOST_JOBS, ToldJobs
 from perfmodel.estimator.tables.curve import CurveQuestion
-from perfmodel.estimator.tables.estimates import answer_from_memory
+from perfmodel.estimator.tables.estimates import answer_cell, answer_from_memory
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
@@ -95,8 +95,8 @@ def test_kept_others_count_as_those_of_a_request(estimator: Estimator) -> None:
         estimator.core.prepare(JOB),
         estimator.core.resolve(parse_placement("4xA10")),
     )
-    kept = ObservedJob.of(estimator.core, prepared, (), told=ToldJobs(estimator.core, seen))
-    assert estimator.answer(prepared, placement, kept) == _ask(estimator, "4xA10", *seen)
+    kept = observed_job(estimator.core, prepared, (), told=ToldJobs(estimator.core, seen))
+    assert answer_cell(estimator.core, prepared, placement, kept) == _ask(estimator, "4xA10", *seen)
 
 
 def test_what_is_in_memory_is_told_without_waiting(estimator: Estimator) -> None:
@@ -105,9 +105,9 @@ def test_what_is_in_memory_is_told_without_waiting(estimator: Estimator) -> None
         estimator.core.resolve(parse_placement("4xA10")),
     )
     told = ToldJobs(estimator.core, _of_other(estimator))
-    observed = ObservedJob.of(estimator.core, prepared, (), told=told)
+    observed = observed_job(estimator.core, prepared, (), told=told)
     assert answer_from_memory(estimator.core, prepared, placement, observed) is None
-    answer = estimator.answer(prepared, placement, observed)
+    answer = answer_cell(estimator.core, prepared, placement, observed)
     assert answer_from_memory(estimator.core, prepared, placement, observed) == answer
 
 

@@ -11,6 +11,7 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.job_types.job_type import ObservedJobType
+from perfmodel.estimator.job_types.job_type_answers import answer_of_type
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.estimator.tables.ranking import Criterion, RankQuestion
 from perfmodel.graph.job import Job
@@ -319,12 +320,15 @@ def test_other_jobs_on_the_machine_tell_what_its_links_are_like(ask) -> None:
 def test_jobs_never_observed_share_the_cells_of_all(estimator: Estimator) -> None:
     types = [replace(JOB, job_type=name) for name in ("a", "b")]
     stored = Strangers(estimator.core, [replace(one, job=types[0]) for one in OBSERVED])
-    new = [estimator.job_type(replace(JOB, job_type=name), (), stored) for name in ("c", "d")]
+    new = [
+        ObservedJobType.of(estimator.core, replace(JOB, job_type=name), (), stored)
+        for name in ("c", "d")
+    ]
     assert new[0].tables is new[1].tables is stored.tables
     # What is known of a job itself is not mixed with what anybody invents.
-    own = estimator.job_type(types[1], OBSERVED, stored)
+    own = ObservedJobType.of(estimator.core, types[1], OBSERVED, stored)
     assert own.tables is not stored.tables
-    plain = estimator.job_type(types[1], OBSERVED)
+    plain = ObservedJobType.of(estimator.core, types[1], OBSERVED)
     assert own.known == plain.known
 
 
@@ -339,8 +343,8 @@ def test_other_job_types_that_move_an_unknown_one_are_said(estimator: Estimator)
             )
             for at, name in enumerate("abcdef")
         ]
-        known = estimator.job_type(job, (), Strangers(estimator.core, stored))
-        moved = estimator.answer_type(known, estimator.core.resolve(place))
+        known = ObservedJobType.of(estimator.core, job, (), Strangers(estimator.core, stored))
+        moved = answer_of_type(estimator.core, known, estimator.core.resolve(place))
         factor = moved.step_time_s / in_general.step_time_s
         assert (factor > 1.1) == (times > 1) and abs(factor - 1) > 0.1
         assert f"2 reporters saw of other job types makes the step {factor:.2g} times" in " ".join(

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.placing.cells import Cell, CellStep, predicted_cell
+from perfmodel.estimator.placing.cells import Cell, CellStep
 from perfmodel.estimator.placing.columns import ReplicaColumns
-from perfmodel.estimator.placing.placed import captured_step, placed_step
+from perfmodel.estimator.placing.placed import captured_step, placed_step, predicted_cell
 from perfmodel.estimator.placing.replicas import Predictions, is_replicated, replicated_steps
 from perfmodel.estimator.placing.slowdowns import Slowdown
 from perfmodel.estimator.tables.curve import CurveQuestion, placement_of

@@ -12,7 +12,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidPlacementError, UnknownAcceleratorError, UnknownModelError
 from perfmodel.estimator import CapturedStep, Estimator, PreparedJob
 from perfmodel.estimator.single.analytical import AnalyticalModel
-from perfmodel.estimator.tables.estimates import answer_from_memory, on_one_of_each
+from perfmodel.estimator.tables.estimates import answer_cell, answer_from_memory, on_one_of_each
 from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import Estimate
@@ -228,5 +228,7 @@ def test_a_cpu_alone_is_answered_where_cores_are_not_shared_evenly(estimator: Es
     prepared = estimator.core.prepare(Job(model="zoo/one", mode=Mode.TRAINING, batch_size=8))
     both = estimator.core.resolve(parse_placement("2xEPYC-9654 cores=5"))
     # Whole cores alone: 2 of the 5 for each of the two.
-    alone = estimator.answer(prepared, estimator.core.resolve(parse_placement("EPYC-9654 cores=2")))
+    alone = answer_cell(
+        estimator.core, prepared, estimator.core.resolve(parse_placement("EPYC-9654 cores=2"))
+    )
     assert on_one_of_each(estimator.core, prepared, both) == [alone]

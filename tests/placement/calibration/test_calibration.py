@@ -64,7 +64,7 @@ def test_the_order_of_observations_does_not_matter():
 def test_pooled_rows_hold_nothing_of_the_order_in_which_they_came():
     seen = world.measured(world.cells(), device=0.3, communication=1.0, seed=2)
     shuffled = seen.take(np.random.default_rng(0).permutation(len(seen.cells)))
-    # Codes of placements are given as rows come, and sums go by their order.
+    # Codes of placements are given as rows come, and sums would go by their order.
     first, codes = np.unique(shuffled.cells.place, return_index=True, return_inverse=True)[1:]
     as_they_came = replace(shuffled.cells, place=np.argsort(np.argsort(first))[codes])
     one, other = seen.pooled(), replace(shuffled, cells=as_they_came).pooled()

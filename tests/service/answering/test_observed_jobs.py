@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from waiting import PATIENCE_S
 
 from perfmodel.estimator import Estimator, PreparedJob
+from perfmodel.estimator.tables.estimates import answer_cell
 from perfmodel.graph.job import Job
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.requests import parse_job
@@ -73,10 +74,10 @@ def test_answers_move_towards_what_was_stored(
     estimator: Estimator, state: State, observed: ObservedJobs, prepared: PreparedJob
 ) -> None:
     placement = estimator.core.resolve(parse_placement(A100))
-    before = estimator.answer(prepared, placement)
+    before = answer_cell(estimator.core, prepared, placement)
     observed.of(prepared)
     _store(state, "1", 1.5 * before.step_time_s)
-    after = estimator.answer(prepared, placement, observed.of(prepared))
+    after = answer_cell(estimator.core, prepared, placement, observed.of(prepared))
     assert after.basis is Basis.MEASURED
     assert after.step_time_s == pytest.approx(1.5 * before.step_time_s, rel=0.1)
 
@@ -84,7 +85,9 @@ def test_answers_move_towards_what_was_stored(
 def test_a_job_is_weighed_once_for_each_change(
     estimator: Estimator, state: State, observed: ObservedJobs, prepared: PreparedJob
 ) -> None:
-    seconds = estimator.answer(prepared, estimator.core.resolve(parse_placement(A100))).step_time_s
+    seconds = answer_cell(
+        estimator.core, prepared, estimator.core.resolve(parse_placement(A100))
+    ).step_time_s
     observed.of(prepared)
     _store(state, "1", seconds)
     first = observed.of(prepared)
@@ -100,7 +103,9 @@ def test_a_job_is_weighed_once_for_each_change(
 def test_what_is_observed_of_others_is_nothing_to_a_job_that_was_observed_itself(
     estimator: Estimator, state: State, observed: ObservedJobs, prepared: PreparedJob
 ) -> None:
-    seconds = estimator.answer(prepared, estimator.core.resolve(parse_placement(A100))).step_time_s
+    seconds = answer_cell(
+        estimator.core, prepared, estimator.core.resolve(parse_placement(A100))
+    ).step_time_s
     _store(state, "1", seconds)
     first = observed.of(prepared)
     _store(state, "2", 2 * seconds, job=dataclasses.replace(JOB, model="timm/resnet18"))
@@ -111,7 +116,9 @@ def test_what_is_observed_of_others_is_nothing_to_a_job_that_was_observed_itself
 def test_strangers_are_heard_again_when_all_of_a_job_was_taken_back(
     estimator: Estimator, state: State, observed: ObservedJobs, prepared: PreparedJob
 ) -> None:
-    seconds = estimator.answer(prepared, estimator.core.resolve(parse_placement(A100))).step_time_s
+    seconds = answer_cell(
+        estimator.core, prepared, estimator.core.resolve(parse_placement(A100))
+    ).step_time_s
     _store(state, "1", seconds)
     _store(state, "2", 2 * seconds, job=dataclasses.replace(JOB, model="timm/resnet18"))
     own = observed.of(prepared)
@@ -128,7 +135,9 @@ def test_strangers_are_heard_again_when_all_of_a_job_was_taken_back(
 def test_what_can_no_longer_be_weighed_is_left_out(
     estimator: Estimator, state: State, observed: ObservedJobs, prepared: PreparedJob
 ) -> None:
-    seconds = estimator.answer(prepared, estimator.core.resolve(parse_placement(A100))).step_time_s
+    seconds = answer_cell(
+        estimator.core, prepared, estimator.core.resolve(parse_placement(A100))
+    ).step_time_s
     _store(state, "1", seconds)
     _store(state, "2", seconds, placement='"an accelerator that is gone"')
     _store(state, "3", seconds, placement='"8xGone"')
@@ -140,7 +149,9 @@ def test_what_can_no_longer_be_weighed_is_left_out(
 def test_one_that_can_no_longer_be_weighed_costs_one_calibration_of_the_others(
     estimator: Estimator, state: State, observed: ObservedJobs, prepared: PreparedJob
 ) -> None:
-    seconds = estimator.answer(prepared, estimator.core.resolve(parse_placement(A100))).step_time_s
+    seconds = answer_cell(
+        estimator.core, prepared, estimator.core.resolve(parse_placement(A100))
+    ).step_time_s
     for key in range(9):
         _store(state, str(key), (1 + key / 100) * seconds)
     # Faster than its arithmetic: an administrator believes it, or the device was edited since.
