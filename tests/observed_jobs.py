@@ -6,7 +6,7 @@ import synthetic_workloads as made_up
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.graph.canonical import to_json
-from perfmodel.graph.job import Job, job_content
+from perfmodel.graph.job import Job
 from perfmodel.store.state.database import Database, Registration
 from perfmodel.store.state.jobs import StoredJob
 from perfmodel.store.state.observation_records import StoredObservation
@@ -34,7 +34,7 @@ def observe_jobs(
                 job=StoredJob(
                     ref=job.reference,
                     family=job.family,
-                    content=job_content(job).decode(),
+                    content=job.content.decode(),
                 ),
                 key=f"step {number}",
                 content_hash=str(number),

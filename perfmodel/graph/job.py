@@ -107,10 +107,29 @@ class Job:
             precision=self.arithmetic,
         )  # fmt: skip
 
+    def at_batch(self, batch_size: int, accumulation_steps: int) -> Job:
+        """Return the job at another batch; itself where that is its own."""
+        if (batch_size, accumulation_steps) == (self.batch_size, self.accumulation_steps):
+            return self
+        return replace(self, batch_size=batch_size, accumulation_steps=accumulation_steps)
+
+    @cached_property
+    def content(self) -> bytes:
+        """The job as canonical JSON: sorted, without what has its default.
+
+        :func:`~perfmodel.graph.job_form.parse_job` reads it back as an equal job.
+
+        Examples
+        --------
+        >>> Job(model="timm/resnet50", batch_size=64).content
+        b'{"batch_size":64,"mode":"inference","model":"timm/resnet50"}'
+        """
+        return orjson.dumps(stated_fields(self), option=orjson.OPT_SORT_KEYS)
+
     @cached_property
     def reference(self) -> str:
         """Its name: a hash of its content, 32 hexadecimal digits."""
-        return _digest(job_content(self))
+        return _digest(self.content)
 
     @cached_property
     def family(self) -> str:
@@ -130,7 +149,7 @@ class Job:
         alike = replace(self, adaptation=None, script=None)
         if self.graph is None:
             alike = replace(alike, batch_size=1, accumulation_steps=1)
-        return _digest(b"family " + job_content(alike))
+        return _digest(b"family " + alike.content)
 
     @property
     def arithmetic(self) -> Precision:
@@ -224,22 +243,6 @@ def stated_fields(job: Job) -> dict[str, Any]:
 
 #: What a job says that says nothing.
 _DEFAULTS = job_to_dict(Job())
-
-
-def job_content(job: Job) -> bytes:
-    """Write a job as canonical JSON: sorted, without what has its default.
-
-    Returns
-    -------
-    bytes
-        What :func:`~perfmodel.graph.job_form.parse_job` reads back as an equal job.
-
-    Examples
-    --------
-    >>> job_content(Job(model="timm/resnet50", batch_size=64))
-    b'{"batch_size":64,"mode":"inference","model":"timm/resnet50"}'
-    """
-    return orjson.dumps(stated_fields(job), option=orjson.OPT_SORT_KEYS)
 
 
 def split_label(label: str, batch_size: int = 1) -> tuple[str, int]:

@@ -109,9 +109,7 @@ class Comparison:
         }
 
     def _answered(self, found: StoredResidual, job: Job, one: Uncompared) -> StoredResidual:
-        asked = replace(
-            job, batch_size=one.seen.batch_size, accumulation_steps=one.seen.accumulation_steps
-        )
+        asked = job.at_batch(one.seen.batch_size, one.seen.accumulation_steps)
         placement = self._estimator.core.resolve(parse_placement(orjson.loads(one.seen.placement)))
         before = self._before(one)
         if job.job_type is not None:

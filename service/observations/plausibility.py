@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from perfmodel.estimator import Estimator
@@ -179,7 +179,7 @@ class Plausibility:
 
     def _bounds(self, job: Job, seen: Observation) -> Bounds:
         """Return the bounds of a cell; that answers can rest on it is tried with that."""
-        asked = replace(job, batch_size=seen.batch_size, accumulation_steps=seen.accumulation_steps)
+        asked = job.at_batch(seen.batch_size, seen.accumulation_steps)
         core = self.estimator.core
         placement = core.resolve(seen.placement)
         if job.job_type is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import orjson
 
@@ -89,9 +89,7 @@ class PredictedCells:
             job = parse_job(resolve_job_reference(seen.job.ref, self._references))
             if job.job_type is not None:
                 return None  # its answers rest on observations alone
-            asked = replace(
-                job, batch_size=seen.batch_size, accumulation_steps=seen.accumulation_steps
-            )
+            asked = job.at_batch(seen.batch_size, seen.accumulation_steps)
             placement = parse_placement(orjson.loads(seen.placement))
             return self.estimator.core.prepare(asked), self.estimator.core.resolve(placement)
         except PerfModelError as error:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import orjson
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.graph.job import Job, job_content
+from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import parse_job
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
@@ -49,7 +49,7 @@ _WRITTEN: LruCache[Placement, str] = LruCache(
 
 def stored_job(job: Job) -> StoredJob:
     """Return a job as it is kept."""
-    content = job_content(job).decode()
+    content = job.content.decode()
     _JOBS.put(content, job)
     return StoredJob(ref=job.reference, family=job.family, content=content)
 

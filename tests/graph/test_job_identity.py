@@ -5,7 +5,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from perfmodel.graph.job import Job, job_content
+from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import parse_job
 from perfmodel.types import Mode, Precision
 
@@ -24,7 +24,7 @@ JOBS = (
 
 @pytest.mark.parametrize("job", JOBS)
 def test_what_is_written_is_read_back(job: Job) -> None:
-    assert parse_job(orjson.loads(job_content(job))) == job
+    assert parse_job(orjson.loads(job.content)) == job
 
 
 def test_each_job_has_a_reference_of_its_own() -> None:
@@ -33,7 +33,7 @@ def test_each_job_has_a_reference_of_its_own() -> None:
 
 def test_a_reference_stays_what_it_is() -> None:
     # It stands in annotations of pods; a change would orphan them.
-    assert job_content(JOB) == b'{"batch_size":64,"mode":"training","model":"timm/resnet50"}'
+    assert JOB.content == b'{"batch_size":64,"mode":"training","model":"timm/resnet50"}'
     assert JOB.reference == "9217be2aaef243c6c8bbeb121aecddf5"
 
 
@@ -57,7 +57,7 @@ def test_what_progress_depends_on_changes_no_step() -> None:
     adapted = replace(JOB, adaptation=adaptation)
     assert adapted.family == JOB.family
     assert adapted.reference != JOB.reference
-    assert parse_job(orjson.loads(job_content(adapted))) == adapted
+    assert parse_job(orjson.loads(adapted.content)) == adapted
 
 
 def test_what_a_job_is_said_to_be_is_no_other_job() -> None:
@@ -67,4 +67,4 @@ def test_what_a_job_is_said_to_be_is_no_other_job() -> None:
     # Its answer is another one.
     assert len({job.reference for job in (script, bare, JOB)}) == 3
     for job in (script, bare):
-        assert parse_job(orjson.loads(job_content(job))) == job
+        assert parse_job(orjson.loads(job.content)) == job

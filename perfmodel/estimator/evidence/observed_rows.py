@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -155,8 +154,7 @@ def looked_up(
 ) -> tuple[PreparedJob, ResolvedPlacement]:
     """Return the job and the placement of an observed step."""
     placement, batch_size, accumulation_steps = cell
-    alike = replace(job, batch_size=batch_size, accumulation_steps=accumulation_steps)
-    prepared = core.prepare(job if alike == job else alike)
+    prepared = core.prepare(job.at_batch(batch_size, accumulation_steps))
     return prepared, core.resolve(placement, pointer=f"{pointer}/placement")
 
 
@@ -183,11 +181,12 @@ def fabrics(columns: ReplicaColumns) -> list[str]:
 
 def settings(columns: ReplicaColumns) -> list[str]:
     """Return what else tells placements apart, words of :func:`setting_word`."""
-    stage = columns.zero_stage
-    return [setting_word(stage, one) for one in columns.placements or [None] * len(columns)]
+    if not columns.placements:
+        return [setting_word(columns.zero_stage)] * len(columns)
+    return [setting_word(columns.zero_stage, one) for one in columns.placements]
 
 
-def setting_word(zero_stage: int, placement: ResolvedPlacement | None) -> str:
+def setting_word(zero_stage: int, placement: ResolvedPlacement | None = None) -> str:
     """Return a word for what tells placements on equally many accelerators and links apart.
 
     Parameters

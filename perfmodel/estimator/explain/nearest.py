@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 from perfmodel.client.answers import NearPoint
 from perfmodel.errors import PerfModelError
@@ -64,10 +63,9 @@ def near_points(job: Job, measured: Sequence[MeasuredPoint]) -> tuple[NearPoint,
 
 def _point(core: Core, job: Job, asked: ResolvedPlacement, seen: Observation) -> NearPoint | None:
     """Return an observed step beside what is predicted of it; None where it cannot be now."""
-    like = replace(job, batch_size=seen.batch_size, accumulation_steps=seen.accumulation_steps)
     try:
         placement = core.resolve(seen.placement)
-        prepared = core.prepare(like)
+        prepared = core.prepare(job.at_batch(seen.batch_size, seen.accumulation_steps))
         predicted_s = answer_cell(core, prepared, placement).step_time_s
     except PerfModelError:
         return None

@@ -176,11 +176,10 @@ class ReplicaSteps:
         training = transformer_training(prepared) if prepared.has_plan_engine else None
         if training is None or self.placement.count == 1:
             return self.replicated(batch, accumulation, zero_stage=fabric.plan.zero_stage)
-        jobs = (
-            replace(prepared.job, batch_size=b, accumulation_steps=a)
+        choices = [
+            job_choice(prepared.job.at_batch(b, a), fabric.plan)
             for b, a in zip(batch.tolist(), accumulation.tolist(), strict=True)
-        )
-        choices = [job_choice(job, fabric.plan) for job in jobs]
+        ]
         apart = needs_no_single(prepared, training.on(fabric.accelerators), fabric.plan)
         single_s = None if apart else self.single_s(batch, accumulation)
         return answered_parts(plan_answer(training, fabric, choices, single_s=single_s))

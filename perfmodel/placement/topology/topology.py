@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from perfmodel.errors import InvalidPlacementError
-from perfmodel.graph.job import Job, job_content, job_to_dict
+from perfmodel.graph.job import Job, job_to_dict
 
 
 class Schedule(StrEnum):
@@ -257,5 +257,5 @@ class Placement:
         if not self.shared_with:
             return alone
         jobs = [neighbour.job for neighbour in self.shared_with if neighbour.job is not None]
-        said = sum(len(job_content(job)) for job in jobs)
+        said = sum(len(job.content) for job in jobs)
         return alone + 1_200 * len(self.shared_with) + 4 * said

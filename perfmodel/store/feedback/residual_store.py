@@ -12,7 +12,7 @@ from perfmodel.store.feedback.keeper_lease import KeeperLease, Keeping
 from perfmodel.store.feedback.residual_records import StoredResidual, Uncompared
 from perfmodel.store.sql.connections import Connections, now
 from perfmodel.store.sql.records import record_from
-from perfmodel.store.sql.shared_store import SharedStore, insert_into
+from perfmodel.store.sql.shared_store import SharedStore, insert_new
 from perfmodel.store.sql.tables import JOBS, OBSERVATIONS, RESIDUALS
 from perfmodel.store.state.observation_records import ObservationState
 from perfmodel.store.state.observations import stored_observation
@@ -80,11 +80,7 @@ class ResidualStore(SharedStore):
             there = select(_SEEN.id).where(_SEEN.id.in_(numbers))
             still = set(connection.execute(there).scalars())
             rows = [_row(one) for one in residuals if one.observation in still]
-            if rows:
-                added = insert_into(connection, RESIDUALS)
-                connection.execute(
-                    added.on_conflict_do_nothing(index_elements=["observation"]), rows
-                )
+            insert_new(connection, RESIDUALS, rows, "observation")
         return True
 
     def after(self, observation: int, *, limit: int) -> tuple[StoredResidual, ...]:

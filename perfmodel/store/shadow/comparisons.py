@@ -10,7 +10,7 @@ from sqlalchemy import Connection, and_, delete, func, or_, select
 
 from perfmodel.store.sql.connections import now
 from perfmodel.store.sql.records import record_from
-from perfmodel.store.sql.shared_store import SharedStore, insert_into
+from perfmodel.store.sql.shared_store import SharedStore, insert_new
 from perfmodel.store.sql.tables import ASKED_QUESTIONS, OBSERVATIONS, SHADOW_ANSWERS
 from perfmodel.store.state.observation_records import ObservationState
 
@@ -82,13 +82,9 @@ class ComparisonStore(SharedStore):
         pair = {"model": model, "against": against, "compared_at": now()}
         rows = [{**asdict(one), **pair} for one in comparisons]
         with self._connections.writing() as connection:
-            table = SHADOW_ANSWERS
             if not _is_known(connection, model, against):
                 _remove_old_pairs(connection)
-            statement = insert_into(connection, table).on_conflict_do_nothing(
-                index_elements=["model", "against", "question"]
-            )
-            connection.execute(statement, rows)
+            insert_new(connection, SHADOW_ANSWERS, rows, "model", "against", "question")
             _remove_oldest(connection, model, against)
 
     def compared(self, model: str, against: str) -> set[str]:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, Select, select, update
 
 from perfmodel.store.sql.leases import RUNNING, WAITING, LeasedStore, clock, new_work
 from perfmodel.store.sql.records import record_from
-from perfmodel.store.sql.shared_store import insert_into
+from perfmodel.store.sql.shared_store import insert_new
 from perfmodel.store.sql.tables import SHADOW_RUNS
 
 #: How often in a row a comparison may end badly before somebody has to start it again.
@@ -58,10 +58,7 @@ class ShadowRunStore(LeasedStore):
     def enter(self, name: str) -> None:
         """Let a version be compared, unless it is already."""
         with self._connections.writing() as connection:
-            statement = insert_into(connection, SHADOW_RUNS).on_conflict_do_nothing(
-                index_elements=["name"]
-            )
-            connection.execute(statement, [new_work(name)])
+            insert_new(connection, SHADOW_RUNS, [new_work(name)], "name")
 
     def begin_anew(self, name: str) -> None:
         """Let a version be compared now, however often that ended badly."""

@@ -213,6 +213,17 @@ def put_row(connection: Connection, table: Table, key: str, values: Mapping[str,
     connection.execute(statement.on_conflict_do_update(index_elements=[key], set_=others))
 
 
+def insert_new(
+    connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], *key: str
+) -> list[tuple[Any, ...]]:
+    """Insert the rows whose key no row has yet; return their keys."""
+    if not rows:
+        return []
+    inserted = insert_into(connection, table).on_conflict_do_nothing(index_elements=key)
+    statement = inserted.returning(*[table.c[name] for name in key])
+    return [tuple(row) for row in connection.execute(statement, rows)]
+
+
 def insert_into(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
     """Return an insert that may say what happens to a row that is there already."""
     into = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert

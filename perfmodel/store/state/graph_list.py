@@ -13,7 +13,7 @@ from perfmodel.store.sql.records import record_from
 from perfmodel.store.sql.shared_store import (
     Page,
     SharedStore,
-    insert_into,
+    insert_new,
     raise_revision,
 )
 from perfmodel.store.sql.tables import OWNERS, REGISTRATIONS
@@ -77,7 +77,7 @@ class GraphList(SharedStore):
         """Keep that a key registered a graph which another one did first."""
         row = {"ref": graph_hash, "owner": owner, "created_at": now()}
         with self._connections.writing() as connection:
-            connection.execute(insert_into(connection, OWNERS).on_conflict_do_nothing(), [row])
+            insert_new(connection, OWNERS, [row], "owner", "ref")
 
     def is_of(self, graph_hash: str, owner: str) -> bool:
         """Tell whether a key registered a graph."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import partial
 
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
 from perfmodel.store.sql.connections import now
 from perfmodel.store.sql.records import record_from
-from perfmodel.store.sql.shared_store import Page, SharedStore, insert_into
+from perfmodel.store.sql.shared_store import Page, SharedStore, insert_new
 from perfmodel.store.sql.tables import JOBS, OWNERS
 
 
@@ -58,11 +57,11 @@ class JobStore(SharedStore):
         if known is not None and (not owner or self.is_of(job.ref, owner)):
             return known, False
         with self._connections.writing() as connection:
-            created = job.ref in insert_jobs(connection, [job])
+            row = {**asdict(job), "created_at": now()}
+            created = bool(insert_new(connection, JOBS, [row], "ref"))
             if owner:
-                row = {"ref": job.ref, "owner": owner, "created_at": now()}
-                kept = insert_into(connection, OWNERS).on_conflict_do_nothing()
-                connection.execute(kept, [row])
+                owned = {"ref": job.ref, "owner": owner, "created_at": now()}
+                insert_new(connection, OWNERS, [owned], "owner", "ref")
             stored = connection.execute(select(JOBS).where(JOBS.c.ref == job.ref)).one()
         return _stored(stored), created
 
@@ -84,16 +83,6 @@ class JobStore(SharedStore):
             own = select(OWNERS.c.ref).where(OWNERS.c.owner == owner)
             query = query.where(JOBS.c.ref.in_(own))
         return self._page(query, JOBS.c.id, _stored, cursor=cursor, limit=limit)
-
-
-def insert_jobs(connection: Connection, jobs: Iterable[StoredJob]) -> set[str]:
-    """Keep the jobs that are not there yet; return their names."""
-    rows = [{**asdict(job), "created_at": now()} for job in jobs]
-    if not rows:
-        return set()
-    inserted = insert_into(connection, JOBS).on_conflict_do_nothing(index_elements=["ref"])
-    statement = inserted.returning(JOBS.c.ref)
-    return set(connection.execute(statement, rows).scalars())
 
 
 _stored = partial(record_from, StoredJob)

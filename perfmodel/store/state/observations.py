@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -26,12 +27,12 @@ from perfmodel.store.sql.records import record_from, row_of
 from perfmodel.store.sql.shared_store import (
     Page,
     SharedStore,
-    insert_into,
+    insert_new,
     raise_revision,
     read_revisions,
 )
 from perfmodel.store.sql.tables import JOBS, OBSERVATIONS, RESIDUALS
-from perfmodel.store.state.jobs import StoredJob, insert_jobs
+from perfmodel.store.state.jobs import StoredJob
 from perfmodel.store.state.observation_records import (
     EVERY_OBSERVATION,
     ObservationFilter,
@@ -101,24 +102,22 @@ class ObservationStore(SharedStore):
         if not observations:
             return []
         jobs = {seen.job.ref: seen.job for seen in observations}
-        new_jobs = [job for ref, job in jobs.items() if ref not in self._kept_jobs]
         # Of two with the same key the first is kept.
         first: dict[_Key, StoredObservation] = {}
         for seen in observations:
             first.setdefault(_key(seen), seen)
-        received_at, table = now(), OBSERVATIONS.c
+        received_at = now()
+        new_jobs = [
+            {**asdict(job), "created_at": received_at}
+            for ref, job in jobs.items()
+            if ref not in self._kept_jobs
+        ]
         with self._connections.writing() as connection:
             # First: it is the lock that makes transactions of several hosts wait for each other.
             revision = raise_revision(connection, REVISION)
-            insert_jobs(connection, new_jobs)
-            statement = (
-                insert_into(connection, OBSERVATIONS)
-                .on_conflict_do_nothing(index_elements=["family", "reporter", "key"])
-                .returning(table.reporter, table.family, table.key)
-            )
+            insert_new(connection, JOBS, new_jobs, "ref")
             rows = [_row(seen, revision, received_at) for seen in first.values()]
-            keys = connection.execute(statement, rows)
-            added = {(row.reporter, row.family, row.key) for row in keys}
+            added = set(insert_new(connection, OBSERVATIONS, rows, "reporter", "family", "key"))
             stands = {key: first[key].content_hash for key in added}
             if len(added) < len(first):
                 stands |= _content(connection, first.keys() - added)
