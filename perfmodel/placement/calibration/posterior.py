@@ -99,10 +99,6 @@ class Posterior:
         """Those that are alike in it can be worked on together."""
         return id(self.prior), self.coefficients.shape[1], self.rows.tobytes()
 
-    def is_unlike(self, other: Posterior) -> bool:
-        """Tell whether the residual of any observed step is another one."""
-        return bool(np.abs(self.moved - other.moved).max() > _ALIKE)
-
 
 class Weighed(NamedTuple):
     """One residual that explains the observations.
@@ -135,7 +131,7 @@ def probable(observed: ObservedSteps, prior: ResidualPrior, pairs: PairedRows) -
     found = [search.from_residual(start) for start in search.starts()]
     different: list[Posterior] = []
     for one in sorted(found, key=lambda one: one.cost):
-        if all(one.is_unlike(other) for other in different):
+        if all(np.abs(one.moved - other.moved).max() > _ALIKE for other in different):
             different.append(one)
     return different
 

@@ -176,7 +176,8 @@ class ObservationFeed(PollingThread, Generic[Seen]):
     def _load(self, family: str | None) -> tuple[Seen, ...]:
         marks, before = self._marks, self._known.get(family, self._unknown).seen
         try:
-            self.start()
+            if self._thread is None:
+                self.start()
             if family is None:
                 found = self._read_each(self._store.counting(None, most=MOST_OF_ALL))
             else:
@@ -209,8 +210,6 @@ class ObservationFeed(PollingThread, Generic[Seen]):
 
     def start(self) -> None:
         """Begin to look; what is added from now on is seen."""
-        if self._thread is not None:
-            return
         changes = self._store.changes()
         with self._lock:
             # Of two that start it the first one's: what happened since is to be seen.

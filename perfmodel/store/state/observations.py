@@ -102,10 +102,11 @@ class ObservationStore(SharedStore):
         if not observations:
             return []
         jobs = {seen.job.ref: seen.job for seen in observations}
+        keys = [(seen.reporter, seen.job.family, seen.key) for seen in observations]
         # Of two with the same key the first is kept.
         first: dict[_Key, StoredObservation] = {}
-        for seen in observations:
-            first.setdefault(_key(seen), seen)
+        for key, seen in zip(keys, observations, strict=True):
+            first.setdefault(key, seen)
         received_at = now()
         new_jobs = [
             {**asdict(job), "created_at": received_at}
@@ -126,8 +127,7 @@ class ObservationStore(SharedStore):
             self._kept_jobs = set()
         self._kept_jobs.update(jobs)
         outcomes = []
-        for seen in observations:
-            key = _key(seen)
+        for key, seen in zip(keys, observations, strict=True):
             if key in added:
                 added.remove(key)
                 outcomes.append(Outcome.ADDED)
@@ -326,10 +326,6 @@ def _remove_residuals(connection: Connection, observations: Sequence[int]) -> No
 
 #: Reporter, family and key.
 _Key = tuple[str, str, str]
-
-
-def _key(seen: StoredObservation) -> _Key:
-    return seen.reporter, seen.job.family, seen.key
 
 
 def _row(seen: StoredObservation, revision: int, received_at: str) -> dict[str, Any]:
