@@ -3,8 +3,8 @@
 from perfmodel.estimator.facade import Estimator
 from perfmodel.estimator.jobs.captured_step import CapturedStep, GraphSource
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.single.step_model import StepModel
 from perfmodel.estimator.tables.table import AskedJob, CellError, Table, basis_names
+from perfmodel.predictors.prediction import StepModel
 
 __all__ = [
     "AskedJob",

@@ -19,7 +19,6 @@ from perfmodel.estimator.jobs.captured_step import GraphSource
 from perfmodel.estimator.kernels.kernel_cells import answer_kernels
 from perfmodel.estimator.kernels.kernel_question import parse_kernels
 from perfmodel.estimator.plans.search import search
-from perfmodel.estimator.single.step_model import StepModel
 from perfmodel.estimator.tables.curve import Curve, CurveQuestion, draw_curve, draw_curve_of_type
 from perfmodel.estimator.tables.estimates import answer_cell
 from perfmodel.estimator.tables.filling import fill
@@ -32,11 +31,12 @@ from perfmodel.placement.plans.plan_search import PlanRanking
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.predictors.kernels.kernel_times import AnalyticalKernels, KernelModel
+from perfmodel.predictors.prediction import StepModel
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from perfmodel.estimator.explain.explanation import Explanation
+    from perfmodel.estimator.explain.explain import Explanation
     from perfmodel.estimator.kernels.kernel_answers import KernelTable
     from perfmodel.estimator.single.loading import LoadedModel
 

@@ -1,9 +1,12 @@
-"""The Prediction: the time of one step on one accelerator, and what it rests on."""
+"""The Prediction: the time of one step on one accelerator, what it rests on, and who gives it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+from perfmodel.graph.workload import Workload
 from perfmodel.types import Basis
 
 
@@ -34,3 +37,14 @@ class Prediction:
     nearest: tuple[str, ...]
     model_version: str
     warnings: tuple[str, ...] = ()
+
+
+class StepModel(Protocol):
+    """Predicts step times; every answer of one call comes from one model version."""
+
+    @property
+    def version(self) -> str:
+        """``"<name>/<version>"``, as answers cite it."""
+
+    def predict(self, workloads: Sequence[Workload]) -> Sequence[Prediction]:
+        """Return one prediction for each workload, in order."""

@@ -11,8 +11,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator import AskedJob, Estimator, PreparedJob, Table
 from perfmodel.estimator.evidence.observed_job import ObservedJob, observed_job
-from perfmodel.estimator.explain.explain import explain_answer
-from perfmodel.estimator.explain.explanation import Explanation
+from perfmodel.estimator.explain.explain import Explanation, explain_answer
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.job_types.job_type_answers import answer_of_type
 from perfmodel.estimator.kernels.kernel_answers import KernelTable

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from perfmodel.estimator import Estimator, Table
-from perfmodel.estimator.explain.explanation import Explanation
+from perfmodel.estimator.explain.explain import Explanation
 from perfmodel.estimator.tables.curve import Curve
 from perfmodel.estimator.tables.ranking import Ranking
 from perfmodel.placement.estimate import Estimate

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator import Estimator, PreparedJob
 from perfmodel.estimator.evidence.observed_job import ObservedJob, observed_job
-from perfmodel.estimator.evidence.observed_rows import weighed_cells
+from perfmodel.estimator.evidence.observed_rows import weighed_steps
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.graph.job import Job
@@ -79,7 +80,7 @@ class ObservedJobs:
         key = job.reference
         made = _made(self._types, key, seen, make)
         if made.strangers is not strangers:
-            made = made.with_strangers(strangers)
+            made = replace(made, strangers=strangers)
             self._types.put(key, _Made(seen, made))
         return made
 
@@ -155,7 +156,7 @@ class ObservedJobs:
 
     def _can_be_weighed(self, prepared: PreparedJob, seen: Observation) -> bool:
         try:
-            weighed_cells(self._estimator.core, prepared.job, seen, "", "")
+            weighed_steps(self._estimator.core, prepared.job, [seen], [""], "")
         except InvalidInputError:
             return False
         return True

@@ -14,7 +14,7 @@ from fastapi import Request
 
 from perfmodel.errors import NotInTimeError
 from perfmodel.estimator import Estimator, Table
-from perfmodel.estimator.explain.explanation import Explanation
+from perfmodel.estimator.explain.explain import Explanation
 from perfmodel.estimator.kernels.kernel_answers import KernelTable
 from perfmodel.estimator.tables.curve import Curve
 from perfmodel.estimator.tables.ranking import Ranking

@@ -14,7 +14,7 @@ from perfmodel.cli.output import duration, percent, print_json, print_table, wit
 from perfmodel.cli.subjects import describe_job
 
 if TYPE_CHECKING:
-    from perfmodel.estimator.explain.explanation import Explanation
+    from perfmodel.estimator.explain.explain import Explanation
 
 #: Heading, side, and the cell of an item.
 Column = tuple[str, str, Callable[[Any], str]]

@@ -21,13 +21,12 @@ from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.single.in_order import in_order
 from perfmodel.estimator.single.narrow_products import learned_step
 from perfmodel.estimator.single.revised import revised
-from perfmodel.estimator.single.step_model import StepModel
 from perfmodel.graph.job import Job
 from perfmodel.graph.workload import Workload
 from perfmodel.lru import LruCache
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Placement
-from perfmodel.predictors.prediction import Prediction
+from perfmodel.predictors.prediction import Prediction, StepModel
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed_rows import fabrics, settings
 from perfmodel.estimator.placing.columns import ReplicaColumns, slowest
 from perfmodel.estimator.placing.replicas import replica_parts, wait_for_each_other
+from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.job import Job, named_job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps, alone_s
@@ -61,11 +63,8 @@ class TypeTables:
             None: the shipped one.
         """
         cells, times = observed_cells(job, seen, catalog)
-        step = np.array([one.step_time_s for one in seen])
-        sync = np.array([np.nan if one.sync_time_s is None else one.sync_time_s for one in seen])
-        micro_batches = np.array([one.accumulation_steps for one in seen])
-        alone = alone_s(step, sync, cells.count) / micro_batches
-        logged = ~np.isnan(sync)
+        logged = np.array([one.sync_time_s is not None for one in seen], dtype=np.bool_)
+        alone = _alone_s(seen, cells.count)
         return cls(
             steps=JobTypeTable(cells, times, prior),
             levels=JobTypeTable(cells.on_one_accelerator(logged), alone, prior),
@@ -90,6 +89,13 @@ def observed_cells(
         mode=[of.mode for of in jobs],
     )
     return cells, [one.step_time_s / one.accumulation_steps for one in seen]
+
+
+def _alone_s(seen: Sequence[Observation], ranks: npt.NDArray[Any]) -> FloatArray:
+    """Return what a micro-batch takes without its synchronisation, where that was logged."""
+    step = np.array([one.step_time_s for one in seen])
+    sync = np.array([np.nan if one.sync_time_s is None else one.sync_time_s for one in seen])
+    return alone_s(step, sync, ranks) / np.array([one.accumulation_steps for one in seen])
 
 
 def _job_of(seen: Observation, job: Job | None) -> Job:
@@ -121,12 +127,8 @@ def guess_of(placements: Sequence[ResolvedPlacement], seen: Sequence[Observation
     seen : sequence of Observation
         At least one.
     """
-    steps = np.array([one.step_time_s for one in seen])
-    sync = np.array([np.nan if one.sync_time_s is None else one.sync_time_s for one in seen])
-    ranks = np.array([placement.count for placement in placements])
-    micro_batches = np.array([one.accumulation_steps for one in seen])
     return JobTypeGuess.of(
-        alone_s(steps, sync, ranks) / micro_batches,
+        _alone_s(seen, np.array([placement.count for placement in placements])),
         np.array([_batch(one) for one in seen], dtype=np.float64),
         np.array([slowest(placement.accelerators) for placement in placements]),
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import NamedTuple
 
 from perfmodel.estimator.core.core import Core
@@ -206,12 +205,12 @@ def prior_of(job: Job) -> ResidualPrior:
     """
     if job.script is None:
         return fitted_prior()
-    return _of_scripts().prior if job.script else _of_bare_steps()
+    return typical_script().prior if job.script else fitted_prior().of_bare_steps
 
 
 def unobserved_script(job: Job) -> UnobservedScript | None:
     """Return what lengthens the unobserved steps of a script; None for all other jobs."""
-    return _of_scripts() if job.script else None
+    return typical_script() if job.script else None
 
 
 def said_of_script(script: UnobservedScript, machine: str) -> str:
@@ -223,13 +222,3 @@ def said_of_script(script: UnobservedScript, machine: str) -> str:
         "Nothing was observed of the job, which is said to be a script: its step is taken to be as "
         f"much longer than predicted as {there} are{where}."
     )
-
-
-@cache
-def _of_scripts() -> UnobservedScript:
-    return typical_script()
-
-
-@cache
-def _of_bare_steps() -> ResidualPrior:
-    return fitted_prior().of_bare_steps

@@ -36,24 +36,6 @@ _LEAST_WINDOW = 0.05
 OBSERVED_JOB = "observed"
 
 
-def weighed_cells(core: Core, job: Job, seen: Observation, word: str, pointer: str) -> StepCells:
-    """Return what would have been predicted for an observed step, as one row.
-
-    Parameters
-    ----------
-    job : Job
-        Its batch is that of the observation, whatever it says.
-    word : str
-        For the job; rows of equal words share a residual.
-
-    Raises
-    ------
-    InvalidInputError
-        It cannot be answered, or cannot be true.
-    """
-    return weighed_steps(core, job, [seen], [pointer], word).cells
-
-
 def named(core: Core, seen: Observation, pointer: str) -> Observation:
     """Return an observation with the catalogue's names; itself where it has them.
 
@@ -98,7 +80,7 @@ def divided(
             pointers.append(pointer)
             continue
         if seen.job.job_type is None:
-            weighed_cells(core, seen.job, seen, "", pointer)
+            weighed_steps(core, seen.job, [seen], [pointer], "")
         else:
             check_possible(seen, pointer)
         of_others.append(seen)
@@ -112,8 +94,12 @@ def weighed_steps(
 
     Parameters
     ----------
-    job, word, pointers
-        As for :func:`weighed_cells`, a pointer for each of at least one.
+    job : Job
+        Its batch is that of the observation, whatever it says.
+    seen : sequence of Observation
+        At least one, with a pointer for each.
+    word : str
+        For the job; rows of equal words share a residual.
 
     Raises
     ------

@@ -6,12 +6,13 @@ Beside those of operators there are stages of a placement, and of the observatio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import pairwise
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from perfmodel.client import answers
 from perfmodel.client.answers import Contribution, Roofline
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
@@ -20,7 +21,6 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed import corrected_in_columns
 from perfmodel.estimator.evidence.observed_job import ObservedJob
-from perfmodel.estimator.explain.explanation import Explanation
 from perfmodel.estimator.explain.nearest import near_observations, near_points
 from perfmodel.estimator.explain.operator_shares import StepShares
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
@@ -37,7 +37,7 @@ from perfmodel.features.roofline import device_share
 from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.features.steps.step_table import FUSING
 from perfmodel.graph.workload import Workload
-from perfmodel.placement.estimate import StepNumbers
+from perfmodel.placement.estimate import Estimate, StepNumbers
 from perfmodel.predictors.explanation import (
     Accelerators,
     MeasuredPoint,
@@ -143,6 +143,29 @@ class ExplainedStep:
         nodes = with_kernels(workload, found.nodes, kernels)
         shares = StepShares.of(workload.graph, nodes, micro_batches)
         return cls(stages=found.stages, shares=shares, nearest=found.nearest)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Explanation(answers.Explanation):
+    """An answer, divided over the operators and traced back to the roofline.
+
+    The form that the client reads. Classes and operators stand with most time first, operators as
+    many as were asked for; the product of the factors times the first time is that of the estimate,
+    which is as it is answered without an explanation.
+    """
+
+    estimate: Estimate
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the explanation as plain JSON values."""
+        plain = {one.name: getattr(self, one.name) for one in fields(self)}
+        for name in ("operator_classes", "operators", "nearest", "contributions"):
+            plain[name] = [asdict(item) for item in plain[name]]
+        return plain | {
+            "estimate": self.estimate.to_dict(),
+            "roofline": asdict(self.roofline),
+            "warnings": list(self.warnings),
+        }
 
 
 def explain_answer(

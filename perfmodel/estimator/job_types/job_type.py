@@ -194,10 +194,6 @@ class ObservedJobType:
         steps = observed_rows(guess, placements, kept, word=word, mode=job.mode)
         return replace(found, guess=guess, own=steps)
 
-    def with_strangers(self, strangers: Strangers | None) -> Self:
-        """Return the same job beside what others reported."""
-        return replace(self, strangers=strangers)
-
     def steps(
         self,
         columns: ReplicaColumns,

@@ -241,12 +241,12 @@ def _split(
     """Return the step of replicas that are split, or that the equations for plans answer."""
     dealt = None if placement.is_split else _dealt(prepared, placement, times)
     slowest = np.asarray(np.maximum.reduce(list(times))) if dealt is None else dealt
-    step = split_step(prepared, placement, slowest, slowed)
+    parts, half_width = split_step(prepared, placement, slowest, slowed)
     samples = float((placement.fabric.plan.data or 1) * prepared.samples)
     return _Levels(
-        parts=step.parts,
-        rates=np.asarray(samples / step.parts.step_time_s),
-        half_width=step.half_width,
+        parts=parts,
+        rates=np.asarray(samples / parts.step_time_s),
+        half_width=half_width,
         basis=placement.scaling_basis,
     )
 

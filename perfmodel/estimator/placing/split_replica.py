@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -34,24 +33,9 @@ _OF_A_PLAN = 0.18
 _OF_EQUATIONS = {False: 0.30, True: 0.46}
 
 
-class SplitStep(NamedTuple):
-    """Steps of a job whose replicas are split.
-
-    Parameters
-    ----------
-    parts : StepParts
-        Arrays of shape (levels,).
-    half_width : float
-        What the plan adds to the half width of the interval, in logarithms.
-    """
-
-    parts: StepParts
-    half_width: float
-
-
 def split_step(
     prepared: PreparedJob, placement: ResolvedPlacement, single_s: FloatArray, slowed: float
-) -> SplitStep:
+) -> tuple[StepParts, float]:
     """Return the steps of a job whose replicas are split, or that the equations for plans answer.
 
     Parameters
@@ -60,6 +44,13 @@ def split_step(
         The step of one replica on one accelerator, all micro-batches.
     slowed : float
         How many times as long that takes as on accelerators that nothing limits or shares.
+
+    Returns
+    -------
+    parts : StepParts
+        Arrays of shape (levels,).
+    half_width : float
+        What the plan adds to the half width of the interval, in logarithms.
 
     Raises
     ------
@@ -76,7 +67,7 @@ def split_step(
     training = transformer_training(prepared)
     if training is None:
         refuse_operator_splits(plan, pointer=placement.pointer)
-        return SplitStep(_staged(prepared, placement, single_s), _OF_A_PLAN)
+        return _staged(prepared, placement, single_s), _OF_A_PLAN
     _refuse_experts(training.shape.experts, plan, pointer=placement.pointer)
     _refuse_stages(training.shape.layers, plan, pointer=placement.pointer)
     choices = [job_choice(job, plan)] * len(single_s)
@@ -86,7 +77,7 @@ def split_step(
     else:
         steps = plan_answer(training, placement.fabric, choices, single_s=single_s)
         half_width = _OF_A_PLAN
-    return SplitStep(answered_parts(steps), half_width)
+    return answered_parts(steps), half_width
 
 
 def answered_parts(steps: PlanStep) -> StepParts:

@@ -102,7 +102,9 @@ class CapturedRoom:
         columns = PlanColumns.of(choices)
         fixed = self._copied_share()
         larger = columns.micro_batch / self.prepared.job.batch_size
-        one_layer = np.where(columns.checkpointing == Checkpointing.FULL, self._one_layer, 1.0)
+        one_layer = np.where(
+            columns.checkpointing == Checkpointing.FULL, 1.0 / self.training.shape.layers, 1.0
+        )
         grown = (1 - fixed) * larger * self._left(columns) + fixed * one_layer
         needed, fits = np.zeros(len(choices)), np.ones(len(choices), dtype=np.bool_)
         for rows, schedule, several in _alike(choices):
@@ -121,10 +123,6 @@ class CapturedRoom:
                 fits &= replace(compiled_columns(compiled, kind.held), ran=self.ran).fits
         room = min(kind.held.memory_bytes for kind in self.kinds)
         return PlanRoom(needed_bytes=needed, fits=fits, room_bytes=float(room))
-
-    @property
-    def _one_layer(self) -> float:
-        return 1.0 / self.training.shape.layers
 
     def _copied_share(self) -> float:
         """Return the part of the activations that are parameters in 16 bits.

@@ -9,14 +9,13 @@ from pathlib import Path
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.kernels.loading import load_kernels
 from perfmodel.estimator.single.loading import load_model
-from perfmodel.estimator.single.step_model import StepModel
 from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.features.steps.step import Step
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.kernels.kernel_times import KernelModel
 from perfmodel.predictors.kernels.step_kernels import step_kernels
-from perfmodel.predictors.prediction import Prediction
+from perfmodel.predictors.prediction import Prediction, StepModel
 from perfmodel.traces.analysis.explanation import TraceExplanation
 from perfmodel.traces.analysis.operator_work import PricedOperator
 from perfmodel.types import Basis, Mode, Precision

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import DamagedArtifactError, PerfModelError
 from perfmodel.estimator.single.analytical import AnalyticalModel
-from perfmodel.estimator.single.step_model import StepModel
+from perfmodel.predictors.prediction import StepModel
 from perfmodel.registry.file_store import LocalFiles
 from perfmodel.registry.mirror import manifests_elsewhere
 from perfmodel.registry.state_log import StateLog

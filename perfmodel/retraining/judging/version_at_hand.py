@@ -14,10 +14,10 @@ import numpy as np
 
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.single.analytical import AnalyticalModel
-from perfmodel.estimator.single.step_model import StepModel
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.tabular import SCHEMA_VERSION
 from perfmodel.graph.workload import Workload
+from perfmodel.predictors.prediction import StepModel
 from perfmodel.predictors.serving.serving import ServingModel
 from perfmodel.predictors.serving.serving_parts import ADAPTED, JOINT, MEASURED, read_measured
 from perfmodel.store.artifacts import read_artifact

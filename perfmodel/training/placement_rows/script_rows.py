@@ -100,7 +100,7 @@ def predicting_version(models: Path = Path("models")) -> str:
 def _observed(
     group: Group, records: Sequence[PublishedPlacement], estimator: Estimator
 ) -> Measured:
-    from perfmodel.estimator.evidence.observed_rows import weighed_cells
+    from perfmodel.estimator.evidence.observed_rows import weighed_steps
 
     rows = []
     for record in records:
@@ -112,8 +112,7 @@ def _observed(
             sync_time_s=record.sync_time_s,
         )
         job = replace(record.job, script=True)
-        cells = weighed_cells(estimator.core, job, seen, group.job, "")
-        rows.append(ObservedSteps.of(cells, [seen]))
+        rows.append(weighed_steps(estimator.core, job, [seen], [""], group.job))
     return Measured(
         steps=ObservedSteps.join(rows),
         placements=np.array(

@@ -10,7 +10,7 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.evidence import observed as observed_steps
 from perfmodel.estimator.evidence.observed_job import observed_job
-from perfmodel.estimator.evidence.observed_rows import weighed_cells, weighed_steps
+from perfmodel.estimator.evidence.observed_rows import weighed_steps
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.tables.estimates import answer_cell
 from perfmodel.graph.job import Job
@@ -117,9 +117,7 @@ def test_synchronisation_of_steps_that_share_nothing_is_a_part_of_them(
 def test_steps_that_are_weighed_together_are_those_of_each(estimator: Estimator) -> None:
     some = (*OWN, seen("A10 power=100", 4e-3), seen("4xA10 zero=1", 3e-2))
     together = weighed_steps(estimator.core, JOB, some, [""] * len(some), "job").pooled()
-    each = [
-        ObservedSteps.of(weighed_cells(estimator.core, JOB, one, "job", ""), [one]) for one in some
-    ]
+    each = [weighed_steps(estimator.core, JOB, [one], [""], "job") for one in some]
     alone = ObservedSteps.join(each).pooled()
     assert together.cells.identities() == alone.cells.identities()
     for name in ("compute_s", "exposed_communication_s", "communication_s"):

@@ -13,8 +13,7 @@ from synthetic_workloads import mlp
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import CapturedStep, Estimator
-from perfmodel.estimator.explain.explain import contributions
-from perfmodel.estimator.explain.explanation import Explanation
+from perfmodel.estimator.explain.explain import Explanation, contributions
 from perfmodel.estimator.single.analytical import LAUNCH_S, TYPICAL_EFFICIENCY, AnalyticalModel
 from perfmodel.features.kernels.kernel_calls import KernelCalls
 from perfmodel.graph.job import Job

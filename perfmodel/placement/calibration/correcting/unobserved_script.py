@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -50,6 +51,7 @@ class UnobservedScript:
         )
 
 
+@cache
 def typical_script() -> UnobservedScript:
     """Return scripts as the published tables let them expect."""
     return UnobservedScript(fitted_prior().of_scripts())
