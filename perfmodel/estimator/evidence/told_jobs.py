@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from operator import attrgetter, is_
+from operator import attrgetter
 from typing import NamedTuple
 
 from perfmodel.errors import PerfModelError
@@ -25,7 +25,6 @@ from perfmodel.placement.job_types.job_type_guess import JobTypeGuess
 
 logger = logging.getLogger(__name__)
 
-_Seen = tuple[Observation, ...]
 _Steps = ObservedSteps | None
 
 #: Other jobs on a machine, and cells of each, that count for an answer: time grows with their cube.
@@ -43,52 +42,37 @@ class ToldJobs:
     observations : iterable of Observation
         Each with its ``job``. Equal ones count once; one that cannot be weighed is passed over. Of
         a job that is known by its type alone plain replicas count.
-    previous : ToldJobs or None
-        Of the same estimator; what both hold is not weighed again.
     """
 
-    def __init__(
-        self,
-        core: Core,
-        observations: Iterable[Observation],
-        previous: ToldJobs | None = None,
-    ) -> None:
+    def __init__(self, core: Core, observations: Iterable[Observation]) -> None:
         self._core = core
         self.observations = tuple(sorted(observations, key=attrgetter("content")))
         self._machines = _by_machine(core, self.observations)
-        self._ready: set[_Chosen] = set()
-        # Carried over, and taken where what it was made of is still the same.
-        self._pieces: dict[tuple[str, str], tuple[_Seen, JobTypeGuess | None, _Steps]] = {}
+        self._pieces: dict[tuple[str, str], _Steps] = {}
         self._guesses: dict[str, JobTypeGuess | None] = {}
-        self._joined: dict[_Chosen, tuple[tuple[ObservedSteps | None, ...], _Steps]] = {}
-        self._alone: dict[_Chosen, tuple[ObservedSteps, Calibration]] = {}
-        if previous is not None:
-            self._pieces |= previous._pieces
-            self._joined |= previous._joined
-            self._alone |= previous._alone
+        self._joined: dict[_Chosen, _Steps] = {}
+        self._calibrations: dict[_Chosen, Calibration] = {}
 
     def __bool__(self) -> bool:
         return bool(self._machines)
 
     def with_others(self, observations: Iterable[Observation]) -> ToldJobs:
-        """Return these and some more."""
-        return ToldJobs(self._core, (*self.observations, *observations), previous=self)
+        """Return these and some more; itself where it has them all."""
+        known = {one.content for one in self.observations}
+        others = [one for one in observations if one.content not in known]
+        return ToldJobs(self._core, (*self.observations, *others)) if others else self
 
     def steps(self, machine: str, family: str) -> ObservedSteps | None:
         """Return what other jobs than one family reached on a machine; None where none did.
 
-        The same object as long as nothing is added.
+        Always the same object.
         """
         chosen = self._chosen(machine, family)
-        if chosen in self._ready:
-            return self._joined[chosen][1]
-        pieces = tuple(self._piece(machine, other) for other in chosen.families)
-        known = self._joined.get(chosen)
-        if known is None or known[0] != pieces:
+        if chosen not in self._joined:
+            pieces = [self._piece(machine, other) for other in chosen.families]
             steps = [piece for piece in pieces if piece is not None]
-            known = self._joined[chosen] = (pieces, ObservedSteps.join(steps) if steps else None)
-        self._ready.add(chosen)
-        return known[1]
+            self._joined[chosen] = ObservedSteps.join(steps) if steps else None
+        return self._joined[chosen]
 
     def calibration(self, machine: str, family: str) -> Calibration | None:
         """Return what they say of a job that was not observed itself; None where none ran there.
@@ -98,23 +82,22 @@ class ToldJobs:
         steps, chosen = self.steps(machine, family), self._chosen(machine, family)
         if steps is None:
             return None
-        known = self._alone.get(chosen)
-        if known is None or known[0] is not steps:
-            known = self._alone[chosen] = (steps, calibrate(steps, fitted_prior()))
-        return known[1]
+        if chosen not in self._calibrations:
+            self._calibrations[chosen] = calibrate(steps, fitted_prior())
+        return self._calibrations[chosen]
 
     def _chosen(self, machine: str, family: str) -> _Chosen:
         found = [other for other in self._machines.get(machine, {}) if other != family]
         return _Chosen(machine, tuple(sorted(found)[:MOST_JOBS]))
 
     def _piece(self, machine: str, family: str) -> ObservedSteps | None:
-        key, seen = (machine, family), tuple(spread(self._machines[machine][family], MOST_CELLS))
-        guess = self._guess(family) if _is_job_type(seen[0].job) else None
-        known = self._pieces.get(key)
-        if known is None or not _same(known[0], seen) or known[1] != guess:
+        key = machine, family
+        if key not in self._pieces:
+            seen = spread(self._machines[machine][family], MOST_CELLS)
+            guess = self._guess(family) if _is_job_type(seen[0].job) else None
             steps = self._weighed(family, seen) if guess is None else self._of(family, seen, guess)
-            known = self._pieces[key] = (seen, guess, steps)
-        return known[2]
+            self._pieces[key] = steps
+        return self._pieces[key]
 
     def _guess(self, family: str) -> JobTypeGuess | None:
         """Return what is guessed of a job type from all of its steps, wherever it ran."""
@@ -151,11 +134,6 @@ class _Chosen(NamedTuple):
 
     machine: str
     families: tuple[str, ...]
-
-
-def _same(some: Sequence[Observation], others: Sequence[Observation]) -> bool:
-    """Return whether two lists hold the same objects."""
-    return len(some) == len(others) and all(map(is_, some, others))
 
 
 def _by_machine(

@@ -234,6 +234,14 @@ def test_a_matrix_says_what_single_answers_say(estimator: Estimator, ask) -> Non
     assert set(answers[0].warnings) <= set(matrix.warnings)
 
 
+def test_steps_of_other_types_count_once_in_a_matrix(estimator: Estimator, ask) -> None:
+    other, places = replace(JOB, job_type="another"), ("T4", "A10")
+    told = (*OBSERVED, seen("T4", 32, 0.9, None, other), seen(HOST, 32, 0.5, None, other))
+    matrix = estimator.matrix([JOB], [parse_placement(p) for p in places], {0: told})
+    expected = [ask(place, observed=told).step_time_s for place in places]
+    assert matrix.step_time_s[0].tolist() == expected
+
+
 def test_what_was_observed_of_one_batch_counts_for_all_rows_of_the_job(
     estimator: Estimator, ask
 ) -> None:
