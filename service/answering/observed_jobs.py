@@ -91,7 +91,7 @@ class ObservedJobs:
         if not seen:
             known = self._strangers = None
         elif known is None or known.observations is not seen:
-            known = self._strangers = Strangers(self._estimator.core, seen, previous=known)
+            known = self._strangers = Strangers(self._estimator.core, seen)
         return known
 
     def counting(self, job: Job | PreparedJob) -> tuple[Observation, ...]:

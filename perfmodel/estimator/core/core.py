@@ -24,6 +24,7 @@ from perfmodel.estimator.single.revised import revised
 from perfmodel.graph.job import Job
 from perfmodel.graph.workload import Workload
 from perfmodel.lru import LruCache
+from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.predictors.prediction import Prediction, StepModel
@@ -109,6 +110,11 @@ class Core:
         self.explained: LruCache[tuple[str, str, str], Any] = LruCache(512)
         #: What was worked out of observations of a job: by its family, and by who they are.
         self.evidence: LruCache[tuple[str, tuple[int, ...]], Any] = LruCache(1_024)
+        #: By how much longer than predicted observed steps of strangers took: by who they are, with
+        #: them.
+        self.residuals: LruCache[int, tuple[Observation, tuple[float, float] | None]] = LruCache(
+            20_000
+        )
 
     def with_model(self, model: StepModel, accelerators: Catalog) -> Self:
         """Return one that knows the same jobs, and nothing else that this one remembers."""

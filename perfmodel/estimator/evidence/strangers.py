@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
@@ -29,7 +28,6 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.evidence.guessed_rows import TypeTables
 from perfmodel.estimator.evidence.observed_rows import weighed_steps
 from perfmodel.feedback.agreement import Level, agreements
-from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps, known_median
 from perfmodel.placement.estimate import StepNumbers, StepParts
@@ -45,8 +43,6 @@ _OF_JOBS, _OF_MACHINES = 0.25, 0.12
 #: Reporters, jobs of each and steps of each job that count on a machine. Which they are depends on
 #: what was reported alone, not on when.
 _MOST_REPORTERS, _MOST_JOBS, _MOST_STEPS = 32, 8, 4
-#: Steps whose predictions are remembered.
-_REMEMBERED = 20_000
 
 
 #: Steps that strangers move by more, in logarithms, are said to be.
@@ -98,22 +94,12 @@ class Strangers:
     observations : iterable of Observation
         At least one, each with its ``job``; their order does not matter. One that cannot be weighed
         is passed over.
-    previous : Strangers or None
-        Of the same estimator; what both hold is not predicted again.
     """
 
-    def __init__(
-        self,
-        core: Core,
-        observations: Iterable[Observation],
-        previous: Strangers | None = None,
-    ) -> None:
+    def __init__(self, core: Core, observations: Iterable[Observation]) -> None:
         self._core = core
         self.observations = tuple(observations)
         self._shifts: dict[tuple[str, str], Shift] = {}
-        self._known: LruCache[int, _Known] = LruCache(_REMEMBERED)
-        if previous is not None:
-            self._known = previous._known
 
     def shift(self, machine: str, family: str) -> Shift:
         """Return what is agreed of a machine, but for what was seen of one family of jobs."""
@@ -202,11 +188,12 @@ class Strangers:
 
     def _off(self, seen: Observation) -> tuple[float, float] | None:
         """Return how much longer computing and communicating take in one step than predicted."""
-        known = self._known.get(id(seen))
-        if known is None or known.of is not seen:
-            known = _Known(seen, self._predicted(seen))
-            self._known.put(id(seen), known)
-        return known.off
+        known = self._core.residuals.get(id(seen))
+        if known is None:
+            # With the observation, which so keeps its identity from being given to another.
+            known = seen, self._predicted(seen)
+            self._core.residuals.put(id(seen), known)
+        return known[1]
 
     def _predicted(self, seen: Observation) -> tuple[float, float] | None:
         assert seen.job is not None
@@ -215,14 +202,6 @@ class Strangers:
         except PerfModelError as error:
             logger.info("an observation of %s says nothing of others: %s", seen.job.label, error)
             return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """An observation, which keeps its identity from being given to another, and what it says."""
-
-    of: Observation
-    off: tuple[float, float] | None
 
 
 def _weighed(

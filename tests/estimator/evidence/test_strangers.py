@@ -138,7 +138,7 @@ def test_what_is_known_already_is_not_predicted_again(estimator: Estimator) -> N
     shift = first.shift("A10", "")
     assert not Strangers(estimator.core, stored).is_ready("A10", "")
     assert first.is_ready("A10", "") and first.is_ready("T4", "")
-    assert Strangers(estimator.core, stored[1:], previous=first).shift("A10", "").reporters == 1
+    assert Strangers(estimator.core, stored[1:]).shift("A10", "").reporters == 1
     assert shift.compute == pytest.approx(ONE_VOICE)
 
 
