@@ -95,7 +95,8 @@ def _alone_s(seen: Sequence[Observation], ranks: npt.NDArray[Any]) -> FloatArray
     """Return what a micro-batch takes without its synchronisation, where that was logged."""
     step = np.array([one.step_time_s for one in seen])
     sync = np.array([np.nan if one.sync_time_s is None else one.sync_time_s for one in seen])
-    return alone_s(step, sync, ranks) / np.array([one.accumulation_steps for one in seen])
+    batches = np.array([one.accumulation_steps for one in seen])
+    return np.asarray(alone_s(step, sync, ranks) / batches)
 
 
 def _job_of(seen: Observation, job: Job | None) -> Job:

@@ -227,15 +227,9 @@ def _bad_rows(
     rows: Sequence[int],
 ) -> Errors:
     """Return the rows of which something cannot have been observed."""
-    errors: Errors = []
-    for row in rows:
-        job, seen = prepared[row], observations.get(row)
-        if job is not None and seen:
-            try:
-                of_job(job, seen)
-            except PerfModelError as error:
-                errors.append((row, error))
-    return errors
+    jobs = {row: job for row in rows if (job := prepared[row]) and observations.get(row)}
+    _, errors = attempt(lambda row: of_job(jobs[row], observations[row]), list(jobs))
+    return [(list(jobs)[at], error) for at, error in errors]
 
 
 def attempt(action: Callable[[Any], Any], inputs: Sequence[Any]) -> tuple[list[Any], Errors]:
