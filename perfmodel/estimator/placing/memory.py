@@ -51,7 +51,7 @@ def tightest_memory(
     columns = [_memory_on(prepared, placement, kind) for kind in placement.kinds]
     if ran > NEVER_RAN:
         columns = [replace(one, ran=ran) for one in columns]
-    estimates = [one.answer() for one in columns]
+    estimates = [one.first for one in columns]
     if len(estimates) == 1 and not neighbour_bytes:
         return estimates[0]
     least = min(estimates, key=lambda memory: memory.capacity_bytes - (memory.peak_bytes or 0.0))
@@ -90,8 +90,8 @@ def _memory_on(prepared: PreparedJob, placement: ResolvedPlacement, kind: Kind) 
         ("memory", kind.accelerator.name, kind.part, told_apart),
         lambda: _compiled_memory(prepared, kind.held, plan)
         or memory_cell(
-            prepared.memory_profile, kind.held, job=prepared.job, plan=plan,
-            shape=_read_shape(prepared, plan),
+            prepared.memory_profile, kind.held, job=prepared.job,
+            constants=prepared.memory_constants, plan=plan, shape=_read_shape(prepared, plan),
         ),
     )  # fmt: skip
 

@@ -17,6 +17,7 @@ from perfmodel.estimator.placing.cells import Cell, CellStep
 from perfmodel.estimator.placing.memory import tightest_memory
 from perfmodel.estimator.placing.placed import captured_step, predicted_cell
 from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.memory.memory import NEVER_RAN
 from perfmodel.placement.topology.topology import Plan
 from perfmodel.types import RUNG, Basis
 
@@ -65,12 +66,12 @@ def answer_from_memory(
 def answer_of(cell: Cell, observed: ObservedJob | None = None) -> Estimate:
     """Answer a single cell of which everything is predicted."""
     # Of a job that is said to be a script something is known without any observation.
-    is_changed = observed is not None or cell.prepared.job.script
-    step = corrected_step(cell, observed) if is_changed else captured_step(cell)
-    return estimate_of(cell, step, ran_of(observed))
+    if observed is None and not cell.prepared.job.script:
+        return estimate_of(cell, captured_step(cell))
+    return estimate_of(cell, corrected_step(cell, observed), ran_of(observed))
 
 
-def estimate_of(cell: Cell, step: CellStep, ran: float) -> Estimate:
+def estimate_of(cell: Cell, step: CellStep, ran: float = NEVER_RAN) -> Estimate:
     """Return the answer that says what a step on a placement rests on.
 
     Parameters

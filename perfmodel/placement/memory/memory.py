@@ -135,13 +135,14 @@ class MemoryColumns:
             np.maximum(self.demand_bytes, self.capacity_bytes),
         )
 
-    def answer(self, at: int = 0) -> Memory:
-        """Return what is said of a cell."""
+    @cached_property
+    def first(self) -> Memory:
+        """What is said of the first cell; single ones are asked about again and again."""
         return Memory(
-            peak_bytes=float(self.peak_bytes[at]),
-            capacity_bytes=float(self.capacity_bytes[at]),
-            fits=bool(self.fits[at]),
-            oom_probability=float(self.oom_probability[at]),
+            peak_bytes=float(self.peak_bytes[0]),
+            capacity_bytes=float(self.capacity_bytes[0]),
+            fits=bool(self.fits[0]),
+            oom_probability=float(self.oom_probability[0]),
         )
 
     @property
@@ -211,7 +212,7 @@ def memory_estimate(
     profile: MemoryProfile | float, accelerator: AcceleratorSpec, *, job: Job | None = None
 ) -> Memory:
     """Return the memory of a job's step alone on an accelerator; as :func:`memory_cell`."""
-    return memory_cell(profile, accelerator, job=job).answer()
+    return memory_cell(profile, accelerator, job=job).first
 
 
 def memory_cell(
@@ -219,6 +220,7 @@ def memory_cell(
     accelerator: AcceleratorSpec,
     *,
     job: Job | None = None,
+    constants: JobConstants | None = None,
     plan: Plan | None = None,
     shape: TransformerShape | None = None,
 ) -> MemoryColumns:
@@ -230,20 +232,22 @@ def memory_cell(
         A number is the peak of the tensors, where nothing more is known of them.
     job : Job or None
         Tells workload, precision and software.
+    constants : JobConstants or None
+        Of the job; None: worked out here.
     plan : Plan or None
         With its degree of data parallelism; None: one accelerator.
     shape : TransformerShape or None
         Dimensions of its model, where they were read off its graph.
     """
-    shape = shape or (None if job is None else transformer_shape(job))
     if not isinstance(profile, MemoryProfile):
         profile = tensors_of(profile)
     degrees = memory_plan(plan, 1, job)
-    if degrees.expert != 1.0:
+    if degrees.expert != 1.0 and shape is not None:
         degrees = replace(degrees, expert_share=share_of_experts(shape))
     if job is not None and Offload.ACTIVATIONS in degrees.offload:
         degrees = replace(degrees, activation_share=activation_share(job, profile, shape))
-    return memory_columns(profile, [accelerator], constants=constants_for(job), plan=degrees)
+    known = constants or constants_for(job)
+    return memory_columns(profile, [accelerator], constants=known, plan=degrees)
 
 
 def memory_plan(plan: Plan | None, accelerator_count: int, job: Job | None = None) -> MemoryPlan:
