@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,13 +12,16 @@ from perfmodel.graph.job import Job, job_to_dict
 from perfmodel.graph.job_form import CHECKPOINTING, OPTIMIZERS, OWN_NAMES, parse_job
 from perfmodel.graph.json_values import (
     MAX_COUNT,
-    as_count,
-    as_number,
     as_object,
     refuse_unknown,
-    shown,
 )
-from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.calibration.observation import (
+    MOST_OBSERVATIONS,
+    Observation,
+    parse_matrix_observations,
+    parse_observation,
+    parse_observations,
+)
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.topology import Placement
 
@@ -38,9 +40,6 @@ __all__ = [
     "parse_request",
 ]
 
-#: Most observations that one request may carry.
-MOST_OBSERVATIONS = 1000
-
 _FIELDS = ("job", "placement", "observations")
 
 #: A part of a query and, of its job, the field; what a pointer says beyond that is a part of those.
@@ -49,10 +48,6 @@ _PART = re.compile(r"/(?P<name>[^/]+)(?:(?<=/job)/(?P<field>[^/]+))?")
 #: What stands in the place of something that is wrong and must be there, to look for what else is.
 _PLAIN_JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 1}
 _PLAIN: dict[str, Any] = {"job": _PLAIN_JOB, "placement": "A100-SXM4-80GB", "observations": None}
-#: Who reported a step is not for whoever asks to say.
-_OBSERVATION_FIELDS = tuple(
-    field.name for field in dataclasses.fields(Observation) if field.name != "reporter"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,108 +167,3 @@ def parse_request(request: object) -> tuple[Job, Placement]:
             pointer="/observations",
         )
     return query.job, query.placement
-
-
-def parse_observations(value: object, *, pointer: str = "/observations") -> tuple[Observation, ...]:
-    """Read a list of observations; null means none.
-
-    Parameters
-    ----------
-    value : sequence or None
-        Each ``{"placement": ..., "batch_size": ..., "step_time_s": ..., "sync_time_s": ...}``;
-        ``sync_time_s`` and ``accumulation_steps`` may be left out. ``job`` says that another job
-        was measured; its batch size may be left out there.
-
-    Raises
-    ------
-    InvalidInputError
-        Not a list, too many, or a field that is missing, unknown or out of range.
-    """
-    if value is None:
-        return ()
-    if not isinstance(value, list | tuple):
-        raise InvalidInputError(
-            f"observations must be a list; got {shown(value)}.", pointer=pointer
-        )
-    if len(value) > MOST_OBSERVATIONS:
-        raise InvalidInputError(
-            f"At most {MOST_OBSERVATIONS} observations; got {len(value)}.", pointer=pointer
-        )
-    return tuple(parse_observation(item, f"{pointer}/{i}") for i, item in enumerate(value))
-
-
-def parse_matrix_observations(value: object, jobs: int) -> dict[int, tuple[Observation, ...]]:
-    """Read the observations of a matrix by the positions of their jobs.
-
-    Parameters
-    ----------
-    value : sequence
-        Each as for :func:`parse_observations`, with the position of its ``job``.
-
-    Raises
-    ------
-    InvalidInputError
-        As :func:`parse_observations`, or a position at which there is no job.
-
-    Examples
-    --------
-    >>> seen = {"job": 1, "placement": "T4", "batch_size": 64, "step_time_s": 0.5}
-    >>> {job: len(found) for job, found in parse_matrix_observations([seen], 2).items()}
-    {1: 1}
-    """
-    found: dict[int, tuple[Observation, ...]] = {}
-    if not isinstance(value, list | tuple):
-        raise InvalidInputError(
-            f"observations must be a list; got {shown(value)}.", pointer="/observations"
-        )
-    for position, item in enumerate(value):
-        at = f"/observations/{position}"
-        job = item.get("job") if isinstance(item, dict) else None
-        if not isinstance(job, int) or isinstance(job, bool) or not 0 <= job < jobs:
-            raise InvalidInputError(
-                f"job is the position of the observed job in jobs, from 0 to {jobs - 1}.",
-                pointer=f"{at}/job",
-            )
-        plain = {name: field for name, field in item.items() if name != "job"}
-        found[job] = (*found.get(job, ()), parse_observation(plain, at))
-    return found
-
-
-def parse_observation(value: object, pointer: str) -> Observation:
-    """Read one observation; as :func:`parse_observations`."""
-    fields = as_object(value, pointer, what="An observation")
-    refuse_unknown(fields, _OBSERVATION_FIELDS, pointer)
-    for name in ("placement", "batch_size", "step_time_s"):
-        if fields.get(name) is None:
-            raise InvalidInputError(
-                f"An observation needs the field {name!r}.", pointer=f"{pointer}/{name}"
-            )
-    step_time_s = as_number("step_time_s", fields["step_time_s"], f"{pointer}/step_time_s")
-    sync = fields.get("sync_time_s")
-    if sync is not None:
-        sync = as_number("sync_time_s", sync, f"{pointer}/sync_time_s", least=0.0)
-        if sync > step_time_s:
-            raise InvalidInputError(
-                f"sync_time_s is a part of step_time_s; got {sync} of {step_time_s}.",
-                pointer=f"{pointer}/sync_time_s",
-            )
-    steps = fields.get("accumulation_steps")
-    batch_size = as_count("batch_size", fields["batch_size"], f"{pointer}/batch_size")
-    return Observation(
-        placement=parse_placement(fields["placement"], pointer=f"{pointer}/placement"),
-        batch_size=batch_size,
-        step_time_s=step_time_s,
-        sync_time_s=sync,
-        accumulation_steps=1
-        if steps is None
-        else as_count("accumulation_steps", steps, f"{pointer}/accumulation_steps"),
-        job=None
-        if fields.get("job") is None
-        else _observed_job(fields["job"], batch_size, f"{pointer}/job"),
-    )
-
-
-def _observed_job(value: object, batch_size: int, pointer: str) -> Job:
-    fields = as_object(value, pointer, what="The job of an observation")
-    # What was measured is one batch of it, which the observation states.
-    return parse_job({"batch_size": batch_size, **fields}, pointer=pointer)

@@ -17,7 +17,6 @@ from perfmodel.estimator.evidence.observed_rows import (
     OBSERVED_JOB,
     divided,
     looked_up,
-    observed_cells,
     weighed_steps,
 )
 from perfmodel.estimator.evidence.strangers import Shift, Strangers
@@ -189,7 +188,7 @@ def _weighed(
     steps = weighed_steps(core, prepared.job, own, pointers, OBSERVED_JOB)
     machines = frozenset(steps.cells.machine.tolist())
     calibration = calibrate(steps, prior_of(prepared.job))
-    ran = most_excess(looked_up(core, prepared.job, cell) for cell in observed_cells(own))
+    ran = most_excess(looked_up(core, prepared.job, cell) for cell in {one.cell for one in own})
     return known._replace(calibration=calibration, machines=machines, ran=ran)
 
 

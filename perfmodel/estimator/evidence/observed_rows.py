@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import numpy as np
@@ -106,7 +106,7 @@ def weighed_steps(
     InvalidInputError
         One of them cannot be answered, or cannot be true; it is pointed at.
     """
-    cells = observed_cells(seen)
+    cells = [one.cell for one in seen]
     asked: dict[_Cell, tuple[PreparedJob, ResolvedPlacement]] = {}
     # One call of the model for all of them; what is wrong with one is said when its turn comes.
     with suppress(PerfModelError):
@@ -126,12 +126,7 @@ def weighed_steps(
     return ObservedSteps.of(StepCells.of_steps([known[cell][0] for cell in cells]), seen)
 
 
-def observed_cells(seen: Iterable[Observation]) -> list[_Cell]:
-    """Return what each step was observed on; for :func:`looked_up`."""
-    return [(one.placement, one.batch_size, one.accumulation_steps) for one in seen]
-
-
-#: Placement, batch size and micro-batches.
+#: As :attr:`.Observation.cell`.
 _Cell = tuple[Placement, int, int]
 
 

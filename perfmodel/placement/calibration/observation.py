@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_form import parse_job
+from perfmodel.graph.json_values import as_count, as_number, as_object, refuse_unknown, shown
+from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.topology import Placement
+
+#: Most observations that one request may carry.
+MOST_OBSERVATIONS = 1000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +47,11 @@ class Observation:
     reporter: str = ""
 
     @property
+    def cell(self) -> tuple[Placement, int, int]:
+        """Placement, batch size and micro-batches."""
+        return self.placement, self.batch_size, self.accumulation_steps
+
+    @property
     def content(self) -> tuple[object, ...]:
         """What sorts observations, whichever came first."""
         return (
@@ -56,9 +69,114 @@ def heard(observations: Sequence[Observation]) -> list[Observation]:
     observations : sequence of Observation
         Of one job.
     """
-    measured = {_cell(one) for one in observations if not one.reporter}
-    return [one for one in observations if not one.reporter or _cell(one) not in measured]
+    measured = {one.cell for one in observations if not one.reporter}
+    return [one for one in observations if not one.reporter or one.cell not in measured]
 
 
-def _cell(seen: Observation) -> tuple[object, ...]:
-    return seen.placement, seen.batch_size, seen.accumulation_steps
+#: Who reported a step is not for whoever asks to say.
+_FIELDS = tuple(one.name for one in dataclasses.fields(Observation) if one.name != "reporter")
+
+
+def parse_observations(value: object, *, pointer: str = "/observations") -> tuple[Observation, ...]:
+    """Read a list of observations; null means none.
+
+    Parameters
+    ----------
+    value : sequence or None
+        Each ``{"placement": ..., "batch_size": ..., "step_time_s": ..., "sync_time_s": ...}``;
+        ``sync_time_s`` and ``accumulation_steps`` may be left out. ``job`` says that another job
+        was measured; its batch size may be left out there.
+
+    Raises
+    ------
+    InvalidInputError
+        Not a list, too many, or a field that is missing, unknown or out of range.
+    """
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        raise InvalidInputError(
+            f"observations must be a list; got {shown(value)}.", pointer=pointer
+        )
+    if len(value) > MOST_OBSERVATIONS:
+        raise InvalidInputError(
+            f"At most {MOST_OBSERVATIONS} observations; got {len(value)}.", pointer=pointer
+        )
+    return tuple(parse_observation(item, f"{pointer}/{i}") for i, item in enumerate(value))
+
+
+def parse_matrix_observations(value: object, jobs: int) -> dict[int, tuple[Observation, ...]]:
+    """Read the observations of a matrix by the positions of their jobs.
+
+    Parameters
+    ----------
+    value : sequence
+        Each as for :func:`parse_observations`, with the position of its ``job``.
+
+    Raises
+    ------
+    InvalidInputError
+        As :func:`parse_observations`, or a position at which there is no job.
+
+    Examples
+    --------
+    >>> seen = {"job": 1, "placement": "T4", "batch_size": 64, "step_time_s": 0.5}
+    >>> {job: len(found) for job, found in parse_matrix_observations([seen], 2).items()}
+    {1: 1}
+    """
+    found: dict[int, tuple[Observation, ...]] = {}
+    if not isinstance(value, list | tuple):
+        raise InvalidInputError(
+            f"observations must be a list; got {shown(value)}.", pointer="/observations"
+        )
+    for position, item in enumerate(value):
+        at = f"/observations/{position}"
+        job = item.get("job") if isinstance(item, dict) else None
+        if not isinstance(job, int) or isinstance(job, bool) or not 0 <= job < jobs:
+            raise InvalidInputError(
+                f"job is the position of the observed job in jobs, from 0 to {jobs - 1}.",
+                pointer=f"{at}/job",
+            )
+        plain = {name: field for name, field in item.items() if name != "job"}
+        found[job] = (*found.get(job, ()), parse_observation(plain, at))
+    return found
+
+
+def parse_observation(value: object, pointer: str) -> Observation:
+    """Read one observation; as :func:`parse_observations`."""
+    fields = as_object(value, pointer, what="An observation")
+    refuse_unknown(fields, _FIELDS, pointer)
+    for name in ("placement", "batch_size", "step_time_s"):
+        if fields.get(name) is None:
+            raise InvalidInputError(
+                f"An observation needs the field {name!r}.", pointer=f"{pointer}/{name}"
+            )
+    step_time_s = as_number("step_time_s", fields["step_time_s"], f"{pointer}/step_time_s")
+    sync = fields.get("sync_time_s")
+    if sync is not None:
+        sync = as_number("sync_time_s", sync, f"{pointer}/sync_time_s", least=0.0)
+        if sync > step_time_s:
+            raise InvalidInputError(
+                f"sync_time_s is a part of step_time_s; got {sync} of {step_time_s}.",
+                pointer=f"{pointer}/sync_time_s",
+            )
+    steps = fields.get("accumulation_steps")
+    batch_size = as_count("batch_size", fields["batch_size"], f"{pointer}/batch_size")
+    return Observation(
+        placement=parse_placement(fields["placement"], pointer=f"{pointer}/placement"),
+        batch_size=batch_size,
+        step_time_s=step_time_s,
+        sync_time_s=sync,
+        accumulation_steps=1
+        if steps is None
+        else as_count("accumulation_steps", steps, f"{pointer}/accumulation_steps"),
+        job=None
+        if fields.get("job") is None
+        else _observed_job(fields["job"], batch_size, f"{pointer}/job"),
+    )
+
+
+def _observed_job(value: object, batch_size: int, pointer: str) -> Job:
+    fields = as_object(value, pointer, what="The job of an observation")
+    # What was measured is one batch of it, which the observation states.
+    return parse_job({"batch_size": batch_size, **fields}, pointer=pointer)
