@@ -14,7 +14,7 @@ from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed import Correction
-from perfmodel.estimator.evidence.observed_job import ObservedJob, ran_of
+from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.job_types.job_type import ObservedJobType
@@ -43,6 +43,7 @@ from perfmodel.estimator.tables.table import (
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.memory.memory import NEVER_RAN
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.types import RUNG, Basis, Mode
 
@@ -131,6 +132,7 @@ class Filling:
     ) -> None:
         self._core, self._prepared, self.resolved = core, prepared, resolved
         self._predictions, self.observed, self._beside = predictions, observed, beside
+        self._ran = {row: one.ran for row, one in observed.items()}
         shape = (len(prepared), len(resolved))
         self._numbers = {name: np.full(shape, np.nan) for name in NUMBERS}
         self._rung = np.full(shape, -1, dtype=np.int8)
@@ -165,8 +167,7 @@ class Filling:
                 steps = replicated_steps(jobs, predictions, replicas)
                 self._put(rows, columns, jobs, steps, replicas)
                 for row, job in zip(rows, jobs, strict=True):
-                    ran = ran_of(self.observed.get(row))
-                    peak_bytes, fits = replica_memory(job, replicas, ran)
+                    peak_bytes, fits = replica_memory(job, replicas, self._ran.get(row, NEVER_RAN))
                     self._numbers["peak_bytes"][row, columns] = peak_bytes
                     self._fits[row, columns] = fits
 
@@ -290,8 +291,8 @@ class Filling:
     def _fill_cell(self, at: tuple[int, int], cell: Cell) -> None:
         steps = Steps.row([captured_step(cell)])
         self._put([at[0]], [at[1]], [cell.prepared], steps)
-        ran = ran_of(self.observed.get(at[0]))
-        memory = tightest_memory(cell.prepared, cell.placement, steps.neighbour_bytes, ran)
+        beside_bytes, ran = steps.neighbour_bytes, self._ran.get(at[0], NEVER_RAN)
+        memory = tightest_memory(cell.prepared, cell.placement, beside_bytes, ran)
         self._numbers["peak_bytes"][at], self._fits[at] = memory.peak_bytes, memory.fits
 
     # -- the table ------------------------------------------------------------------------------
@@ -312,8 +313,8 @@ class Filling:
         if prepared is None:
             return type_estimate(self._types[row], placement, step)
         predictions = [self._predictions[row][spec.name] for spec in placement.accelerators]
-        ran = ran_of(self.observed.get(row))
-        return estimate_of(Cell(prepared, placement, predictions), step, ran)
+        cell = Cell(prepared, placement, predictions)
+        return estimate_of(cell, step, self._ran.get(row, NEVER_RAN))
 
     def table(self) -> Table:
         """Return what was filled, as columns."""
