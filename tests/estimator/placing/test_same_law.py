@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from perfmodel.estimator import Estimator
+from perfmodel.estimator.evidence.observed_rows import fabrics, settings
 from perfmodel.estimator.placing.cells import Cell, CellStep
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.placed import captured_step, placed_step, predicted_cell
@@ -113,8 +114,9 @@ def test_growing_counts_need_no_placements(estimator: Estimator) -> None:
             for columns in (closed, ReplicaColumns.of(single))
         )
         assert all(close(one.at((0, at)), each.at((0, at))) for at in range(len(counts)))
-    assert list(closed.fabric) == list(ReplicaColumns.of(single).fabric)
-    assert list(closed.machine) == list(ReplicaColumns.of(single).machine)
+    several = ReplicaColumns.of(single)
+    assert (fabrics(closed), settings(closed)) == (fabrics(several), settings(several))
+    assert closed.machine == several.machine
 
 
 @pytest.mark.parametrize("text", OTHER)
