@@ -271,6 +271,7 @@ def cells_at_batches(
     # Parameters are updated once, after all micro-batches.
     updated = np.maximum(1 - forward[nearest] - backward, 0.0)
     one = single_step(captured[0], parts.at(0), placements[0])
+    each = [setting_word(place.fabric.plan.zero_stage, place) for place in placements]
     return StepCells.of_job(
         parts,
         batch_size=batch * micro,
@@ -284,7 +285,7 @@ def cells_at_batches(
         job=one.job,
         machine=one.machine,
         fabric=one.fabric,
-        setting=[*map(setting_word, placements)] if len(placements) > 1 else one.setting,
+        setting=each if len(each) > 1 else one.setting,
     )
 
 
