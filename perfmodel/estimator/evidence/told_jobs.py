@@ -15,7 +15,7 @@ from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import guess_of, is_weighed, modelled, observed_rows
-from perfmodel.estimator.evidence.observed_rows import weighed_steps
+from perfmodel.estimator.evidence.observed_rows import named, weighed_steps
 from perfmodel.graph.job import Job, type_word
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
 from perfmodel.placement.calibration.observation import Observation
@@ -46,7 +46,8 @@ class ToldJobs:
 
     def __init__(self, core: Core, observations: Iterable[Observation]) -> None:
         self._core = core
-        self.observations = tuple(sorted(observations, key=attrgetter("content")))
+        named_ones = (_named(core, one) for one in observations)
+        self.observations = tuple(sorted(named_ones, key=attrgetter("content")))
         self._machines = _by_machine(core, self.observations)
         self._pieces: dict[tuple[str, str], _Steps] = {}
         self._guesses: dict[str, JobTypeGuess | None] = {}
@@ -136,6 +137,14 @@ class _Chosen(NamedTuple):
     families: tuple[str, ...]
 
 
+def _named(core: Core, seen: Observation) -> Observation:
+    """Return an observation with the catalogue's names, as far as it has them."""
+    try:
+        return named(core, seen, "")
+    except PerfModelError:
+        return seen
+
+
 def _by_machine(
     core: Core, observations: Sequence[Observation]
 ) -> dict[str, dict[str, list[Observation]]]:
@@ -151,7 +160,7 @@ def _by_machine(
         except PerfModelError:
             continue
         content = (
-            family, one.job.job_type, placement.named, one.batch_size, one.accumulation_steps,
+            family, one.job.job_type, one.placement, one.batch_size, one.accumulation_steps,
             one.step_time_s, one.sync_time_s,
         )  # fmt: skip
         if content in known:

@@ -236,7 +236,8 @@ def test_a_matrix_says_what_single_answers_say(estimator: Estimator, ask) -> Non
 
 def test_steps_of_other_types_count_once_in_a_matrix(estimator: Estimator, ask) -> None:
     other, places = replace(JOB, job_type="another"), ("T4", "A10")
-    told = (*OBSERVED, seen("T4", 32, 0.9, None, other), seen(HOST, 32, 0.5, None, other))
+    # One of them under another name of the card.
+    told = (*OBSERVED, seen("NVIDIA-T4", 32, 0.9, None, other), seen(HOST, 32, 0.5, None, other))
     matrix = estimator.matrix([JOB], [parse_placement(p) for p in places], {0: told})
     expected = [ask(place, observed=told).step_time_s for place in places]
     assert matrix.step_time_s[0].tolist() == expected
