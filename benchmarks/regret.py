@@ -49,12 +49,15 @@ POLICY_NAMES = (*(policy.name for policy in POLICIES), "goodput")
 
 def main() -> None:
     arguments = _arguments()
+    if (arguments.report_only or arguments.policy) and not arguments.results.is_file():
+        raise SystemExit(f"{arguments.results} is not there: run all policies once to make it.")
     if not arguments.report_only:
         if arguments.data is None:
             raise SystemExit("No measured tables: name their folder with --data or PERFMODEL_DATA.")
+        # Read first: what is missing is said before an hour has passed.
+        known = Results.read(arguments.results) if arguments.policy else None
         results = run(arguments)
-        if arguments.policy:
-            results = results.joined(Results.read(arguments.results))
+        results = results if known is None else results.joined(known)
         results.write(arguments.results)
     write_page(Results.read(arguments.results), arguments.out)
     print(f"{arguments.out} written")

@@ -11,22 +11,24 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.estimator.core.core import Core
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed_job import ObservedJob, said_of_script, unobserved_script
-from perfmodel.estimator.evidence.observed_rows import single_step, step_cells
+from perfmodel.estimator.evidence.observed_rows import cells_at_batches, single_step, step_cells
 from perfmodel.estimator.evidence.strangers import SAID, Shift
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cell, CellStep, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.placed import captured_step
 from perfmodel.estimator.placing.replicas import interval
-from perfmodel.graph.job import Job
+from perfmodel.features.arrays import IntArray
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.placement.calibration.calibration import Calibration
 from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps, correct_weighed
@@ -286,21 +288,33 @@ def corrected_step(cell: Cell, observed: ObservedJob | None) -> CellStep:
     return measured
 
 
-def corrected_parts(job: Job, cells: StepCells, observed: ObservedJob | None) -> StepParts:
-    """Return steps of one job on one kind of machine as all that is known lets them appear.
+def corrected_at_batches(
+    core: Core,
+    captured: Sequence[PreparedJob],
+    observed: ObservedJob | None,
+    placements: Iterable[ResolvedPlacement],
+    parts: StepParts,
+    *,
+    batch_size: IntArray,
+    micro_batches: IntArray,
+) -> StepParts:
+    """Return steps of one job at many batches as all that is known lets them appear.
 
     Parameters
     ----------
-    job : Job
-        Says whether it is a script; its batch does not count.
-    cells : StepCells
-        As predicted of a bare step; from :func:`.cells_at_batches`.
+    captured, placements, parts, batch_size, micro_batches
+        As for :func:`.cells_at_batches`; the parts are those of a bare step.
     """
-    machine, script = str(cells.machine[0]), unobserved_script(job)
-    everywhere = np.arange(len(cells))
-    for law, shift, _, _ in _says(observed, script, [(machine, everywhere)]):
-        return shift.moved(cells.parts) if law is None else law.apply(cells).parts
-    return cells.parts
+    script = unobserved_script(captured[0].job)
+    if observed is None and script is None:
+        return parts
+    cells = cells_at_batches(
+        core, captured, [*placements], parts, batch_size=batch_size, micro_batches=micro_batches
+    )
+    everywhere = [(str(cells.machine[0]), np.arange(len(cells)))]
+    for law, shift, _, _ in _says(observed, script, everywhere):
+        return shift.moved(parts) if law is None else law.apply(cells).parts
+    return parts
 
 
 def corrected_in_columns(cell: Cell, step: CellStep, observed: ObservedJob | None) -> CellStep:

@@ -7,7 +7,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator.core.core import Core
@@ -22,6 +21,7 @@ from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.placed import captured_step, predicted_cell
 from perfmodel.estimator.placing.slowdowns import Slowdown
+from perfmodel.features.arrays import IntArray
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
@@ -244,45 +244,47 @@ def step_cells(
 
 
 def cells_at_batches(
+    core: Core,
     captured: Sequence[PreparedJob],
     placements: Sequence[ResolvedPlacement],
     parts: StepParts,
     *,
-    batch_size: npt.ArrayLike,
-    micro_batches: npt.ArrayLike,
+    batch_size: IntArray,
+    micro_batches: IntArray,
 ) -> StepCells:
     """Return predicted steps of one job at many batches, as a calibration reads them.
 
     Parameters
     ----------
     captured : sequence of PreparedJob
-        The job at some batches, one micro-batch each; the nearest tells what parts do not.
+        The job at some batches; the nearest tells what parts do not.
     placements : sequence of ResolvedPlacement
         One for each row, or one for all; all on the same accelerators and links.
     parts : StepParts
         Columns of shape (rows,).
-    batch_size, micro_batches : array_like, shape (rows,)
+    batch_size, micro_batches : ndarray of int, shape (rows,)
         Samples of a micro-batch of one replica, and micro-batches of a step.
     """
-    batch, micro = (np.asarray(one, dtype=np.float64) for one in (batch_size, micro_batches))
-    known = np.array([(*_besides(one, ()), one.job.batch_size) for one in captured])
-    forward = np.array([one.step.profile.forward_share for one in captured])
-    nearest = np.abs(np.log(batch[:, None] / known[:, 3])).argmin(axis=1)
-    host_s, input_s, backward, samples = known[nearest].T
-    # Parameters are updated once, after all micro-batches.
-    updated = np.maximum(1 - forward[nearest] - backward, 0.0)
+    known = np.array([one.job.batch_size for one in captured])
+    nearest = np.abs(np.log(batch_size[:, None] / known)).argmin(axis=1)
+    at = list(zip(nearest.tolist(), micro_batches.tolist(), strict=True))
+    said = {
+        (row, count): _besides(core.prepare(captured[row].job.at_batch(int(known[row]), count)), ())
+        for row, count in set(at)
+    }
+    host_s, input_s, window_share = np.array([said[one] for one in at]).T
     one = single_step(captured[0], parts.at(0), placements[0])
     each = [setting_word(place.fabric.plan.zero_stage, place) for place in placements]
     return StepCells.of_job(
         parts,
-        batch_size=batch * micro,
-        micro_batches=micro,
+        batch_size=batch_size * micro_batches,
+        micro_batches=micro_batches,
         ranks=one.ranks,
         hosts=one.hosts,
         largest_share=one.largest_share,
-        host_s=host_s * micro,
-        input_s=input_s * batch * micro / samples * (parts.input_stall_s == 0),
-        window_share=micro * backward / (micro * (forward[nearest] + backward) + updated),
+        host_s=host_s,
+        input_s=input_s * batch_size / known[nearest] * (parts.input_stall_s == 0),
+        window_share=window_share,
         job=one.job,
         machine=one.machine,
         fabric=one.fabric,

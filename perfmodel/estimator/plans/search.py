@@ -16,9 +16,8 @@ import numpy.typing as npt
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
-from perfmodel.estimator.evidence.observed import corrected_parts
+from perfmodel.estimator.evidence.observed import corrected_at_batches
 from perfmodel.estimator.evidence.observed_job import ObservedJob, ran_of
-from perfmodel.estimator.evidence.observed_rows import cells_at_batches
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.memory import compiled_columns
 from perfmodel.estimator.placing.split_replica import (
@@ -252,18 +251,16 @@ class PredictedScale:
 
     def _corrected(self, choices: Sequence[PlanChoice], steps: PlanStep) -> StepParts:
         """Return the steps as all that is known of the job lets them appear."""
-        parts = answered_parts(steps)
-        if self.observed is None and not self.job.script:
-            return parts
         asked, within = self.placement.placement, [one.micro_batch for one in choices]
-        cells = cells_at_batches(
+        return corrected_at_batches(
+            self.core,
             at_some_batches(self.core, self.core.prepare(self.job), within),
-            [self.core.resolve(replace(asked, plan=one.plan)) for one in choices],
-            parts,
-            batch_size=within,
-            micro_batches=[one.micro_batches for one in choices],
+            self.observed,
+            (self.core.resolve(replace(asked, plan=one.plan)) for one in choices),
+            answered_parts(steps),
+            batch_size=np.array(within),
+            micro_batches=np.array([one.micro_batches for one in choices]),
         )
-        return corrected_parts(self.job, cells, self.observed)
 
 
 def _is_whole(choice: PlanChoice) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,8 @@ from perfmodel.errors import InvalidInputError, InvalidPlacementError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import is_weighed
-from perfmodel.estimator.evidence.observed import corrected_parts
+from perfmodel.estimator.evidence.observed import corrected_at_batches
 from perfmodel.estimator.evidence.observed_job import ObservedJob, ran_of
-from perfmodel.estimator.evidence.observed_rows import cells_at_batches
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
@@ -72,11 +72,11 @@ def best_goodput(
     def step_times(batch: IntArray, accumulation: IntArray) -> FloatArray:
         parts = steps(batch, accumulation).each(lambda part: factor * part)
         stall_s = np.maximum(fed_s * batch * accumulation - parts.step_time_s, 0.0)
-        cells = cells_at_batches(
-            said, [placement], replace(parts, input_stall_s=stall_s),
+        corrected = corrected_at_batches(
+            core, said, observed, [placement], replace(parts, input_stall_s=stall_s),
             batch_size=batch, micro_batches=accumulation,
         )  # fmt: skip
-        return corrected_parts(own.job, cells, observed).step_time_s
+        return corrected.step_time_s
 
     return best_batch(adaptation, placement.count, step_times)
 
@@ -117,14 +117,15 @@ class ReplicaSteps:
 
     Parameters
     ----------
-    fewer, more : tuple of AffineSteps
-        Of one accelerator of each kind, up to the job's own batch and from it on.
+    first, further : tuple of tuple of AffineSteps
+        Up to the job's own batch and from it on, of one accelerator of each kind: a step of one
+        micro-batch, and what each further micro-batch adds to it.
     prepared : PreparedJob
         At the job's own batch.
     """
 
-    fewer: tuple[AffineSteps, ...]
-    more: tuple[AffineSteps, ...]
+    first: tuple[tuple[AffineSteps, ...], ...]
+    further: tuple[tuple[AffineSteps, ...], ...]
     placement: ResolvedPlacement
     prepared: PreparedJob
 
@@ -139,36 +140,42 @@ class ReplicaSteps:
                 "offload out, or ask for the batches one by one.",
                 pointer=f"{placement.pointer}/plan/offload",
             )
-        times = [
-            [computing_s(one) for one in on_one_of_each(core, prepared, placement)]
-            for prepared in asked
-        ]
-        return cls._through(asked, times, placement)
+
+        def alone_s(one: PreparedJob) -> list[float]:
+            return [computing_s(answer) for answer in on_one_of_each(core, one, placement)]
+
+        return cls._through(core, asked, placement, alone_s)
 
     @classmethod
     def free(
         cls, core: Core, asked: Sequence[PreparedJob], placement: ResolvedPlacement
     ) -> ReplicaSteps:
         """Return the same on accelerators that nothing limits or shares."""
-        times = [
-            [p.time_s for p in core.predictions([(one, spec) for spec in placement.accelerators])]
-            for one in asked
-        ]
-        return cls._through(asked, times, placement)
+
+        def alone_s(one: PreparedJob) -> list[float]:
+            return [
+                p.time_s for p in core.predictions([(one, of) for of in placement.accelerators])
+            ]
+
+        return cls._through(core, asked, placement, alone_s)
 
     @classmethod
     def _through(
         cls,
+        core: Core,
         asked: Sequence[PreparedJob],
-        times: Sequence[Sequence[float]],
         placement: ResolvedPlacement,
+        alone_s: Callable[[PreparedJob], list[float]],
     ) -> ReplicaSteps:
-        """Return what lies between times of each kind at some batches."""
-        lines = [
-            _lines((few.job.batch_size, many.job.batch_size), low, high)
-            for few, many, low, high in zip(asked, asked[1:], times, times[1:], strict=False)
-        ]
-        return cls(fewer=lines[0], more=lines[-1], placement=placement, prepared=asked[-2])
+        """Return what lies between steps at some batches, of one micro-batch and of two."""
+        batches = [one.job.batch_size for one in asked]
+        once = [alone_s(one) for one in asked]
+        twice = [alone_s(core.prepare(one.job.at_batch(one.job.batch_size, 2))) for one in asked]
+        added = [(np.array(two) - one).tolist() for one, two in zip(once, twice, strict=True)]
+        return cls(
+            first=_lines(batches, once), further=_lines(batches, added),
+            placement=placement, prepared=asked[-2],
+        )  # fmt: skip
 
     def __call__(self, batch: IntArray, accumulation: IntArray) -> StepParts:
         """Return the steps of batches and micro-batches of the same shape."""
@@ -186,8 +193,8 @@ class ReplicaSteps:
 
     def single_s(self, batch: IntArray, accumulation: IntArray) -> FloatArray:
         """Return what the slowest accelerator would take alone, all micro-batches."""
-        alone = self._alone(batch)
-        return np.asarray(alone + (accumulation - 1) * (alone - self._saved(batch)))
+        added = (accumulation - 1) * self._at(self.further, batch)
+        return np.asarray(self._at(self.first, batch) + added)
 
     def replicated(self, batch: IntArray, accumulation: IntArray, *, zero_stage: int) -> StepParts:
         """Return the steps of replicas that share gradients, or more of a stage of ZeRO."""
@@ -195,27 +202,17 @@ class ReplicaSteps:
         if zero_stage != self.placement.fabric.plan.zero_stage:
             groups, sharing = self.placement.fabric.world, None
         parts = replica_parts(
-            [self._alone(batch)], groups, self.prepared.step.buckets, mode=Mode.TRAINING,
-            zero_stage=zero_stage, straggler=self.prepared.straggler, sharing=sharing,
+            [self._at(self.first, batch)], groups, self.prepared.step.buckets,
+            mode=Mode.TRAINING, zero_stage=zero_stage,
+            straggler=self.prepared.straggler, sharing=sharing,
         )  # fmt: skip
         # Gradients are exchanged in the last micro-batch alone.
-        further = (accumulation - 1) * (self._alone(batch) - self._saved(batch))
+        further = (accumulation - 1) * self._at(self.further, batch)
         return replace(parts, compute_s=parts.compute_s + further)
 
-    def _saved(self, batch: IntArray) -> FloatArray:
-        """Return what a micro-batch takes less that adds up gradients and does not apply them.
-
-        Adam reads and writes seven numbers of a parameter, a sum of gradients three. What does not
-        grow with the batch is all that applying can take.
-        """
-        own = self._alone(np.array([self.prepared.job.batch_size]))
-        applied = self.prepared.step.profile.optimizer_share * own
-        fixed = max(float(line.fixed_s[0]) for line in self.fewer)
-        return np.broadcast_to(4 / 7 * np.minimum(applied, fixed), batch.shape)
-
-    def _alone(self, batch: IntArray) -> FloatArray:
+    def _at(self, lines: tuple[tuple[AffineSteps, ...], ...], batch: IntArray) -> FloatArray:
         is_more = batch >= self.prepared.job.batch_size
-        return np.where(is_more, self._on(self.more, batch), self._on(self.fewer, batch))
+        return np.where(is_more, self._on(lines[-1], batch), self._on(lines[0], batch))
 
     def _on(self, lines: tuple[AffineSteps, ...], batch: IntArray) -> FloatArray:
         """Return how long the slowest computes, or all where unequal ones share proportionally."""
@@ -231,10 +228,12 @@ class ReplicaSteps:
 
 
 def _lines(
-    batches: tuple[int, int], low_s: Sequence[float], high_s: Sequence[float]
-) -> tuple[AffineSteps, ...]:
+    batches: Sequence[int], times: Sequence[Sequence[float]]
+) -> tuple[tuple[AffineSteps, ...], ...]:
+    """Return the lines of each kind from each batch to the next."""
     return tuple(
-        AffineSteps.through(batches, [few], [many]) for few, many in zip(low_s, high_s, strict=True)
+        tuple(AffineSteps.through(ends, [few], [many]) for few, many in zip(low, high, strict=True))
+        for ends, low, high in zip(pairwise(batches), times, times[1:], strict=False)
     )
 
 

@@ -104,6 +104,9 @@ def test_what_ran_fits_wherever_it_needs_no_more(estimator: Estimator) -> None:
         [True, False, True, False],
         [False, False, False, False],
     ]
+    question = CurveQuestion(accelerator="A10", counts=(1, 2, 4))
+    curves = [estimator.curve(jobs[1], question, of).fits.tolist() for of in ((), (seen,))]
+    assert curves == [[False, False, False], [True, False, False]]
     for row, job in enumerate(jobs):
         alone = [estimator.estimate(job, place, (seen,)).memory.fits for place in places]
         assert alone == after.fits[row].tolist()

@@ -149,6 +149,17 @@ def test_what_the_job_gets_of_each_accelerator_counts(
     assert half.too_large > found.too_large
 
 
+def test_what_ran_lets_more_plans_fit(estimator: Estimator, found: PlanRanking) -> None:
+    large = replace(JOB, batch_size=16)
+    before = estimator.estimate(large, parse_placement("T4"))
+    assert before.memory.fits is False
+    seen = Observation(
+        placement=parse_placement("T4"), batch_size=16, step_time_s=before.step_time_s
+    )
+    ranking = estimator.search(JOB, HOST, [seen], global_batch=256, most=6)
+    assert ranking.too_large < found.too_large
+
+
 def test_observed_steps_count_in_a_search_as_they_do_in_answers(
     estimator: Estimator, found: PlanRanking
 ) -> None:
@@ -171,7 +182,7 @@ def test_observed_steps_count_in_a_search_as_they_do_in_answers(
             ]
             for plan in ranking.plans[:2]:
                 answer = _answer(estimator, plan, HOST, job, seen)
-                assert plan.step_time_s == pytest.approx(answer.step_time_s, rel=0.1), script
+                assert plan.step_time_s == pytest.approx(answer.step_time_s, rel=0.04), script
 
 
 def test_a_transformer_is_recognised_in_a_step_of_several_micro_batches(

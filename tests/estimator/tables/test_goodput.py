@@ -113,6 +113,17 @@ def test_observed_steps_lower_the_goodput(estimator: Estimator) -> None:
     assert 0.4 < slower / plain < 0.7
 
 
+def test_what_ran_lets_larger_batches_fit(estimator: Estimator) -> None:
+    job = replace(IMAGES, adaptation=_adaptation(1e7, 64, 2**16))
+    place = parse_placement("4xA10")
+    most = _best(estimator, job, "4xA10")[1].batch_size
+    large = replace(job, batch_size=2 * most)
+    assert estimator.estimate(large, place).memory.fits is False
+    took_s = estimator.estimate(large, place).step_time_s
+    seen = Observation(placement=place, batch_size=2 * most, step_time_s=took_s)
+    assert _best(estimator, job, "4xA10", (seen,))[1].batch_size >= 2 * most
+
+
 def test_steps_observed_at_other_batches_count_at_all_of_them(estimator: Estimator) -> None:
     place = parse_placement("4xA10")
     for batches in ((8,), (32, 256), (128,)):
@@ -127,7 +138,7 @@ def test_steps_observed_at_other_batches_count_at_all_of_them(estimator: Estimat
                 job, batch_size=batch.batch_size, accumulation_steps=batch.accumulation_steps
             )
             answer = estimator.estimate(asked, place, seen)
-            assert batch.step_time_s == pytest.approx(answer.step_time_s, rel=0.05), batches
+            assert batch.step_time_s == pytest.approx(answer.step_time_s, rel=0.03), batches
 
 
 def test_a_bound_that_cannot_be_met_is_pointed_at(estimator: Estimator) -> None:

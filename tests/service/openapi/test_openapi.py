@@ -187,6 +187,12 @@ def test_the_described_schema_and_the_reader_refuse_the_same(body: dict[str, Any
     assert _described_allows(body) == _reader_allows(body)
 
 
+def test_words_that_are_read_as_others_are_described_as_those() -> None:
+    for words in ({"mode": "Training"}, {"precision": "half"}, {"optimizer": "AdamW"}):
+        body = {"job": {**JOB, **words}, "placement": "A10"}
+        assert _reader_allows(body) and not _described_allows(body), words
+
+
 def _described_allows(body: dict[str, Any]) -> bool:
     try:
         PredictRequest.model_validate(body)
