@@ -134,6 +134,11 @@ def placed_step(
     )
 
 
+def _held_bytes(beside: NeighbourLoad) -> float:
+    """Return what a neighbour holds of the memory; something, where that is not known."""
+    return 1.0 if beside.memory_bytes is None else beside.memory_bytes
+
+
 def _shared(
     step: CellStep,
     prepared: PreparedJob,
@@ -146,7 +151,7 @@ def _shared(
         beside(placement, kind, load_alone(prepared, kind.accelerator, prediction.time_s), jobs)
         for kind, prediction, jobs in zip(placement.kinds, predictions, neighbours, strict=True)
     ]
-    held = [sum(n.memory_bytes or 0.0 for n in jobs) for jobs in neighbours]
+    held = [sum(_held_bytes(one) for one in jobs) for jobs in neighbours]
     unknown = {n.name for jobs in neighbours for n in jobs if n.memory_bytes is None}
     said = (UNKNOWN_MEMORY_WARNING.format(", ".join(sorted(unknown))),) if unknown else ()
     return step._replace(

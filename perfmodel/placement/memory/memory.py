@@ -129,9 +129,11 @@ class MemoryColumns:
     @property
     def peak_bytes(self) -> FloatArray:
         """What the device shows at most; above its capacity where the step does not fit."""
+        # What was counted too high and ran leaves nothing for others, as far as anyone knows.
+        most = np.where(self.excess <= 0, self.full_bytes, self.capacity_bytes)
         return np.where(
             self.fits,
-            np.minimum(self.demand_bytes, self.full_bytes),
+            np.minimum(self.demand_bytes, most),
             np.maximum(self.demand_bytes, self.capacity_bytes),
         )
 

@@ -16,6 +16,7 @@ from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.parse import parse_placement
+from perfmodel.placement.topology.topology import Neighbour
 from perfmodel.types import Basis, Mode
 
 JOB = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=2000)
@@ -82,10 +83,20 @@ def test_a_step_that_was_seen_fits(estimator: Estimator) -> None:
     seen = _seen("A10", 2 * before.step_time_s, batch_size=large.batch_size)
     after = estimator.estimate(large, parse_placement("A10"), (seen,))
     assert (before.memory.fits, after.memory.fits) == (False, True)
-    assert after.memory.peak_bytes is not None
-    assert after.memory.peak_bytes <= after.memory.capacity_bytes
+    assert after.memory.peak_bytes == after.memory.capacity_bytes
     matrix = estimator.matrix([large], [parse_placement("A10")], {0: (seen,)})
     assert matrix.fits.all()
+
+
+def test_what_ran_beyond_its_room_leaves_nothing_for_a_neighbour(estimator: Estimator) -> None:
+    large = replace(JOB, batch_size=2**19)
+    took_s = estimator.estimate(large, parse_placement("A10")).step_time_s
+    seen = _seen("A10", took_s, batch_size=large.batch_size)
+    for neighbour in (Neighbour(job=JOB), Neighbour(job_type="nobody-knows")):
+        beside = replace(parse_placement("A10"), shared_with=(neighbour,))
+        assert estimator.estimate(JOB, beside, (seen,)).memory.fits
+        assert estimator.estimate(large, beside, (seen,)).memory.fits is False
+        assert not estimator.matrix([large], [beside], {0: (seen,)}).fits.any()
 
 
 def test_what_ran_fits_wherever_it_needs_no_more(estimator: Estimator) -> None:
