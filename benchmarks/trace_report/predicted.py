@@ -102,11 +102,12 @@ def _lines(calls: Sequence[PredictedCall], command: str) -> Iterator[str]:
         "(operator, shapes, types) of a trace is one row; traced is the device time of its "
         "kernels, predicted what the installed model of kernels says, where it learned such "
         "kernels on several devices of the maker, else what that of steps says of the operator "
-        "alone. Calls of 20 us and more stand apart: the latter expects a call to take several "
-        "microseconds at least, and shorter ones, most of them point-wise, take 1 to 5. Older "
+        "alone, but of those that only move their operands no more than typical kernels take. "
+        "Calls of 20 us and more stand apart: the model of steps expects a call to take several "
+        "microseconds at least, and shorter ones take 1 to 5. Older "
         "traces count whole microseconds; calls below one are left out. Time over time sums all "
         "calls of a class. Not blind: that backward calls are asked as inference, as operators "
-        "alone were learned, was chosen after a look at both."
+        "alone were learned, and which classes only move, was chosen after a look at both."
     )
     yield ""
     groups: dict[tuple[str, str], list[PredictedCall]] = defaultdict(list)

@@ -6,19 +6,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.kernels.loading import load_kernels
 from perfmodel.estimator.single.loading import load_model
-from perfmodel.features.steps.sketch import step_sketch
+from perfmodel.features.nodes import OP_CLASSES
+from perfmodel.features.steps.sketch import StepSketch, step_sketch
 from perfmodel.features.steps.step import Step
+from perfmodel.graph.cost.base import OpClass
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.workload import Workload
-from perfmodel.predictors.kernels.kernel_times import KernelModel
-from perfmodel.predictors.kernels.step_kernels import step_kernels
+from perfmodel.predictors.kernels.kernel_times import AnalyticalKernels, KernelModel
+from perfmodel.predictors.kernels.step_kernels import StepKernels, step_kernels
 from perfmodel.predictors.prediction import Prediction, StepModel
 from perfmodel.traces.analysis.explanation import TraceExplanation
 from perfmodel.traces.analysis.operator_work import PricedOperator
 from perfmodel.types import Basis, Mode, Precision
+
+#: Classes of which a kernel reads its operands once and writes its result. Sums along few rows
+#: and statistics wait for each other instead, on few cores.
+_MOVING = tuple(
+    OP_CLASSES.index(one)
+    for one in (OpClass.ELEMENTWISE, OpClass.CREATION, OpClass.MOVEMENT, OpClass.INDEXING)
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,15 +51,17 @@ def predict_operators(
     Parameters
     ----------
     model : StepModel
-        One without a joint predictor answers each call as a whole step, overhead included.
+        One without a joint predictor answers each call as a whole step, overhead included. Of
+        calls on a GPU that only move their operands its answer is no longer than such kernels
+        typically take: it holds the host, which takes longer to launch a short call.
     kernels : KernelModel or None
         Answers instead of it for what it has learned on several devices of the maker.
     """
     found = _by_model(model, calls, device)
-    if kernels is None:
+    if device.kind != "gpu":
         return found
     return [
-        _by_kernels(kernels, call, device, otherwise)
+        _by_kernels(kernels or AnalyticalKernels(), call, device, otherwise)
         for call, otherwise in zip(calls, found, strict=True)
     ]
 
@@ -56,17 +69,30 @@ def predict_operators(
 def _by_kernels(
     model: KernelModel, call: OperatorCall, device: AcceleratorSpec, otherwise: Prediction
 ) -> Prediction:
-    sketch = step_sketch(call.graph)
-    found = step_kernels(model, sketch, device, device.computed_as(call.precision))
+    sketch, precision = step_sketch(call.graph), device.computed_as(call.precision)
+    found = step_kernels(model, sketch, device, precision)
     works = found.time_s > 0
-    if not works.any() or not found.carries_over[works].all():
+    if not works.any():
         return otherwise
+    if found.carries_over[works].all():
+        return _of_kernels(found, sketch, otherwise, Basis.EXTRAPOLATED, model.version)
+    if not np.isin(sketch.op_class[works], _MOVING).all():
+        return otherwise
+    typical = AnalyticalKernels()
+    found = step_kernels(typical, sketch, device, precision)
+    bound = _of_kernels(found, sketch, otherwise, Basis.ANALYTICAL, typical.version)
+    return min(bound, otherwise, key=lambda one: one.time_s)
+
+
+def _of_kernels(
+    found: StepKernels, sketch: StepSketch, otherwise: Prediction, basis: Basis, version: str
+) -> Prediction:
     time_s, low_s, high_s = (
         float(each @ sketch.count) for each in (found.time_s, found.low_s, found.high_s)
     )
     return replace(
-        otherwise, time_s=time_s, low_s=low_s, high_s=high_s, basis=Basis.EXTRAPOLATED,
-        out_of_distribution=False, nearest=(), model_version=model.version, warnings=(),
+        otherwise, time_s=time_s, low_s=low_s, high_s=high_s, basis=basis,
+        out_of_distribution=False, nearest=(), model_version=version, warnings=(),
     )  # fmt: skip
 
 

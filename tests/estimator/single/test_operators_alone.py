@@ -11,8 +11,13 @@ from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.estimator.single.compared_operators import OperatorCall, predict_operators
 from perfmodel.estimator.single.loading import load_model
 from perfmodel.graph.ir import Graph, Node, Tensor
+from perfmodel.predictors.kernels.kernel_times import (
+    LAUNCH_S,
+    TYPICAL_EFFICIENCY,
+    AnalyticalKernels,
+)
 from perfmodel.traces.analysis.operator_work import roofline_s
-from perfmodel.types import Phase, Precision, Role
+from perfmodel.types import Basis, Phase, Precision, Role
 
 SHIPPED = Path(__file__).parents[3] / "models"
 DEVICE = Catalog.default().get("H100-SXM5-80GB")
@@ -26,6 +31,14 @@ def _product(m: int, n: int, k: int) -> OperatorCall:
     )
     node = Node(op="mm", phase=Phase.FORWARD, inputs=(0, 1), outputs=(2,), attrs={})
     return OperatorCall(graph=Graph(nodes=(node,), tensors=tensors), precision=Precision.BF16)
+
+
+def _moving(op: str, elements: int) -> OperatorCall:
+    tensors = tuple(
+        Tensor(shape=(elements,), dtype="float32", role=Role.INPUT, storage=i) for i in range(2)
+    )
+    node = Node(op=op, phase=Phase.FORWARD, inputs=(0,), outputs=(1,), attrs={})
+    return OperatorCall(graph=Graph(nodes=(node,), tensors=tensors), precision=Precision.FP32)
 
 
 def test_without_a_joint_predictor_a_call_is_a_step() -> None:
@@ -48,3 +61,29 @@ def test_the_shipped_model_stays_above_the_roofline_and_grows_with_the_work() ->
     assert predict_operators(model, calls[1:2], DEVICE)[0].time_s == pytest.approx(
         found[1].time_s, rel=1e-5
     )
+
+
+@pytest.mark.skipif(not (SHIPPED / "default").is_dir(), reason="no model is shipped")
+@pytest.mark.parametrize("device", ["H100-SXM5-80GB", "MI300X"])
+def test_calls_that_move_their_operands_do_not_wait_for_their_host(device: str) -> None:
+    spec, model = Catalog.default().get(device), load_model(SHIPPED).model
+    typical = AnalyticalKernels()
+    for op in ("clone", "relu"):
+        calls = [_moving(op, elements) for elements in (16, 1 << 20, 1 << 28)]
+        found = predict_operators(model, calls, spec)
+        for call, one in zip(calls, found, strict=True):
+            assert one.low_s <= one.time_s <= one.high_s
+            bound = LAUNCH_S + roofline_s(call.graph, spec, call.precision) / TYPICAL_EFFICIENCY
+            assert one.time_s <= bound * 1.001
+        assert found[0].time_s == pytest.approx(LAUNCH_S, rel=1e-2)
+        assert found[0].model_version == typical.version
+        assert found[0].basis is Basis.ANALYTICAL
+        assert found[0].time_s < found[1].time_s < found[2].time_s
+
+
+@pytest.mark.skipif(not (SHIPPED / "default").is_dir(), reason="no model is shipped")
+def test_sums_and_cpus_are_answered_by_the_model_of_steps() -> None:
+    model = load_model(SHIPPED).model
+    for op, device in (("sum", DEVICE), ("relu", Catalog.default().get("EPYC-7763"))):
+        one = predict_operators(model, [_moving(op, 16)], device)[0]
+        assert one.model_version != AnalyticalKernels.version
