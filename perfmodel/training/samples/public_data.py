@@ -27,7 +27,7 @@ STEP_FORMATS = (
 #: Formats whose kernels are learned from beside steps, as steps of one operator.
 OPERATOR_FORMATS = ("neusight", "aiconfigurator")
 #: Formats whose kernels the predictor of kernels learns from, and is judged on.
-KERNEL_FORMATS = (*OPERATOR_FORMATS, "mlx-benchmark")
+KERNEL_FORMATS = (*OPERATOR_FORMATS, "mlx-benchmark", "deepbench")
 
 
 @dataclass(frozen=True, kw_only=True)
