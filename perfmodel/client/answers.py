@@ -387,6 +387,9 @@ class KernelAnswer:
     time_s: float
     low_s: float
     high_s: float
+    device_time_s: Annotated[
+        float, "What the device needs of `time_s`, however long the host takes to launch it."
+    ]
     coverage: float
     basis: Annotated[str, tuple(Basis)]
     out_of_distribution: bool

@@ -14,7 +14,8 @@ from perfmodel.cli.output import duration, percent, print_json, print_table, tel
 from perfmodel.errors import InvalidInputError
 
 _COLUMNS = (
-    "accelerator", "time", "interval", "roofline", "of it", "bound", "reaches", "moves", "basis",
+    "accelerator", "time", "interval", "on the device", "roofline", "of it", "bound", "reaches",
+    "moves", "basis",
 )  # fmt: skip
 
 
@@ -85,7 +86,7 @@ def _extent(text: str) -> tuple[str, float]:
 
 def _print(found: Mapping[str, Any]) -> None:
     if found["answers"]:
-        print_table(list(_COLUMNS), [_row(one) for one in found["answers"]], right="lrrrrlrrl")
+        print_table(list(_COLUMNS), [_row(one) for one in found["answers"]], right="lrrrrrlrrl")
     for text in found["warnings"]:
         click.echo(f"warning: {text}")
     for error in found["errors"]:
@@ -97,6 +98,7 @@ def _row(one: Mapping[str, Any]) -> list[str]:
         one["accelerator"],
         duration(one["time_s"]),
         f"{duration(one['low_s'])} to {duration(one['high_s'])}",
+        duration(one["device_time_s"]),
         duration(one["roofline_s"]),
         percent(one["roofline_s"] / one["time_s"]),
         one["bound"],

@@ -63,6 +63,7 @@ def collective_answer(
         time_s=time_s,
         low_s=time_s / spread,
         high_s=time_s * spread,
+        device_time_s=time_s,
         coverage=COVERAGE,
         basis=Basis.INTERPOLATED if hosts == 1 else Basis.EXTRAPOLATED,
         out_of_distribution=False,

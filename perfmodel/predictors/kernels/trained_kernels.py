@@ -38,12 +38,13 @@ class TrainedKernels:
             return found
         time_s, apart, share = self._over_implementations(calls.take(rows))
         factor = np.exp(np.hypot(width[rows], apart))
+        launch_s = self._predictor.base_.device_launch_s
         columns = {
             "time_s": time_s,
             "low_s": time_s / factor,
             "high_s": time_s * factor,
             "basis": np.where(known[rows], Basis.INTERPOLATED.value, Basis.EXTRAPOLATED.value),
-            "device_s": time_s * (1.0 - share) + self._predictor.base_.device_launch_s,
+            "device_s": np.minimum(time_s, time_s * (1.0 - share) + launch_s),
             "carries_over": seen.carries_over(calls.take(rows), group[rows]),
         }
         for name, values in columns.items():

@@ -24,6 +24,7 @@ from perfmodel.types import Basis
 
 GEMM = {"op": "gemm", "precision": "fp16", "shape": {"m": 512, "n": 1024, "k": 2048}}
 GATHER = {"op": "all_gather", "shape": {"size_bytes": 8e8, "ranks": 8}}
+SHIPPED = Path(__file__).parents[3] / "models" / "kernels"
 _EXPERTS = {"tokens": 8, "hidden": 64, "inter": 64, "top_k": 3, "experts": 2}
 
 
@@ -63,6 +64,23 @@ def test_rates_and_roofline_by_hand(trained: Estimator) -> None:
     assert found.achieved_flops_per_s == pytest.approx(flops / found.time_s)
     assert found.achieved_bytes_per_s == pytest.approx(moved / found.time_s)
     assert 0 < found.low_s <= found.time_s <= found.high_s
+
+
+def test_the_device_needs_no_more_than_the_call(trained: Estimator, untrained: Estimator) -> None:
+    small = {"op": "relu", "precision": "fp16", "shape": {"rows": 1, "width": 16}}
+    for estimator in (trained, untrained):
+        for kernel in (GEMM, small):
+            for one in ask(estimator, kernel, "T4", "A30"):
+                assert 0 < one.device_time_s <= one.time_s
+
+
+@pytest.mark.skipif(not SHIPPED.is_dir(), reason="no model is shipped")
+def test_a_short_call_waits_for_its_host_and_not_for_the_device() -> None:
+    shipped = Estimator.from_folder(SHIPPED.parent, catalog=Catalog.default())
+    norm = {"op": "rms_norm", "precision": "bf16", "shape": {"rows": 16, "width": 4096}}
+    (found,) = ask(shipped, norm, "A100-SXM4-80GB")
+    assert found.device_time_s < 5e-6 < 20e-6 < found.time_s
+    assert "device_time_s" in found.warnings[0]
 
 
 def test_what_was_learned_says_what_it_rests_on(trained: Estimator) -> None:
