@@ -107,7 +107,8 @@ def _lines(calls: Sequence[PredictedCall], command: str) -> Iterator[str]:
         "microseconds at least, and shorter ones take 1 to 5. Older "
         "traces count whole microseconds; calls below one are left out. Time over time sums all "
         "calls of a class. Not blind: that backward calls are asked as inference, as operators "
-        "alone were learned, and which classes only move, was chosen after a look at both."
+        "alone were learned, which classes only move, and between what a launch by a device "
+        "lies, was chosen after a look at both."
     )
     yield ""
     groups: dict[tuple[str, str], list[PredictedCall]] = defaultdict(list)

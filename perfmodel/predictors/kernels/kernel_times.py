@@ -24,6 +24,8 @@ TYPICAL_EFFICIENCY = 0.5
 EFFICIENCY_RANGE = (0.1, 0.95)
 #: What a kernel takes however little it does.
 LAUNCH_S = 4e-6
+#: Between which nine in ten lie that a device launches: traces show 1 to 2 us on most GPUs.
+DEVICE_LAUNCH_RANGE_S = (1e-6, 6e-6)
 #: Long enough for every word of a basis.
 _WORDS = f"<U{max(map(len, Basis))}"
 
@@ -38,7 +40,7 @@ class KernelTimes:
         ``0 < low_s <= time_s <= high_s``; nine in ten measured times lie between.
     basis : ndarray of str
         Words of :class:`~perfmodel.types.Basis`.
-    device_s : ndarray
+    device_s, device_low_s, device_high_s : ndarray
         Of the time: what the device needs, however long the host takes to launch.
     carries_over : ndarray of bool
         Whether such kernels were learned on several devices of the maker.
@@ -49,6 +51,8 @@ class KernelTimes:
     high_s: FloatArray
     basis: npt.NDArray[np.str_]
     device_s: FloatArray
+    device_low_s: FloatArray
+    device_high_s: FloatArray
     carries_over: BoolArray
 
 
@@ -73,12 +77,15 @@ class AnalyticalKernels:
         roofline_s = kernel_roofline(calls).roofline_s
         worst, best = EFFICIENCY_RANGE
         time_s = LAUNCH_S + roofline_s / TYPICAL_EFFICIENCY
+        low_s, high_s = LAUNCH_S / 2 + roofline_s / best, 3 * LAUNCH_S + roofline_s / worst
         return KernelTimes(
             time_s=time_s,
-            low_s=LAUNCH_S / 2 + roofline_s / best,
-            high_s=3 * LAUNCH_S + roofline_s / worst,
+            low_s=low_s,
+            high_s=high_s,
             basis=np.full(len(calls), Basis.ANALYTICAL.value, dtype=_WORDS),
             device_s=time_s.copy(),
+            device_low_s=low_s.copy(),
+            device_high_s=high_s.copy(),
             carries_over=np.zeros(len(calls), dtype=np.bool_),
         )
 

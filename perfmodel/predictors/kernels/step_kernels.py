@@ -58,10 +58,9 @@ def step_kernels(
     if not len(asked.row):
         return found
     times = model.times(asked.calls)
-    device_s = times.device_s * asked.repeats
-    found.time_s[asked.row] = device_s
-    found.low_s[asked.row] = device_s * times.low_s / times.time_s
-    found.high_s[asked.row] = device_s * times.high_s / times.time_s
+    found.time_s[asked.row] = times.device_s * asked.repeats
+    found.low_s[asked.row] = times.device_low_s * asked.repeats
+    found.high_s[asked.row] = times.device_high_s * asked.repeats
     found.carries_over[asked.row] = times.carries_over & _has_kernel(asked)
     return found
 

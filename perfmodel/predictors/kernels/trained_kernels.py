@@ -10,7 +10,11 @@ from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.kernels.kernel_calls import KernelCalls
 from perfmodel.predictors.kernels.kernel_base import kernel_group
 from perfmodel.predictors.kernels.kernel_predictor import KernelPredictor
-from perfmodel.predictors.kernels.kernel_times import AnalyticalKernels, KernelTimes
+from perfmodel.predictors.kernels.kernel_times import (
+    DEVICE_LAUNCH_RANGE_S,
+    AnalyticalKernels,
+    KernelTimes,
+)
 from perfmodel.types import Basis
 
 
@@ -39,12 +43,16 @@ class TrainedKernels:
         time_s, apart, share = self._over_implementations(calls.take(rows))
         factor = np.exp(np.hypot(width[rows], apart))
         launch_s = self._predictor.base_.device_launch_s
+        device_s = np.minimum(time_s, time_s * (1.0 - share) + launch_s)
+        work_s, (least_s, most_s) = np.maximum(device_s - launch_s, 0.0), DEVICE_LAUNCH_RANGE_S
         columns = {
             "time_s": time_s,
             "low_s": time_s / factor,
             "high_s": time_s * factor,
             "basis": np.where(known[rows], Basis.INTERPOLATED.value, Basis.EXTRAPOLATED.value),
-            "device_s": np.minimum(time_s, time_s * (1.0 - share) + launch_s),
+            "device_s": device_s,
+            "device_low_s": np.minimum(work_s / factor + least_s, device_s),
+            "device_high_s": np.maximum(work_s * factor + most_s, device_s),
             "carries_over": seen.carries_over(calls.take(rows), group[rows]),
         }
         for name, values in columns.items():
