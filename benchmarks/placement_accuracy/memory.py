@@ -15,7 +15,12 @@ from placement_accuracy.line import Line
 from placement_accuracy.memory_cpu import evaluate_cpu
 
 from perfmodel.features.arrays import BoolArray, FloatArray
-from perfmodel.placement.memory.memory import NEVER_RAN, MemoryColumns, memory_columns
+from perfmodel.placement.memory.memory import (
+    UNBOUNDED,
+    ExcessBounds,
+    MemoryColumns,
+    memory_columns,
+)
 from perfmodel.placement.memory.memory_demand import constants_for
 from perfmodel.placement.memory.memory_parts import MemoryPlan
 from perfmodel.training.placement_fits.fit_memory import fit_rows
@@ -141,8 +146,10 @@ def observed_elsewhere(held: HeldOut) -> HeldOut:
     for row, cell in zip(held.rows, held.cells, strict=True):
         device = row.accelerator.name
         others = [at for at in ran[_job_of(row)] if held.rows[at].accelerator.name != device]
-        seen = held.cells[chance.choice(others)].excess[0] if others else NEVER_RAN
-        cells.append(replace(cell, ran=float(seen)))
+        bounds = UNBOUNDED
+        if others:
+            bounds = ExcessBounds(ran=float(held.cells[chance.choice(others)].excess[0]))
+        cells.append(replace(cell, bounds=bounds))
     return replace(held, cells=cells)
 
 

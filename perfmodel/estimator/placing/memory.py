@@ -16,7 +16,8 @@ from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.single.plan_engine import transformer_training
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.memory.memory import (
-    NEVER_RAN,
+    UNBOUNDED,
+    ExcessBounds,
     MemoryColumns,
     kept_otherwise,
     memory_cell,
@@ -37,7 +38,7 @@ def tightest_memory(
     prepared: PreparedJob,
     placement: ResolvedPlacement,
     neighbour_bytes: float = 0.0,
-    ran: float = NEVER_RAN,
+    bounds: ExcessBounds = UNBOUNDED,
 ) -> Memory:
     """Return the memory of the accelerator with the least room.
 
@@ -45,12 +46,12 @@ def tightest_memory(
     ----------
     neighbour_bytes : float
         What other jobs hold of it: the step fits where all of them do.
-    ran : float
-        As :func:`most_excess` of the job's steps that were seen to run.
+    bounds : ExcessBounds
+        What observed steps of the job say; from :func:`excess_bounds`.
     """
     columns = [_memory_on(prepared, placement, kind) for kind in placement.kinds]
-    if ran > NEVER_RAN:
-        columns = [replace(one, ran=ran) for one in columns]
+    if bounds is not UNBOUNDED:
+        columns = [replace(one, bounds=bounds) for one in columns]
     estimates = [one.first for one in columns]
     if len(estimates) == 1 and not neighbour_bytes:
         return estimates[0]
@@ -60,22 +61,28 @@ def tightest_memory(
     return replace(least, fits=False, oom_probability=1.0)
 
 
-def most_excess(cells: Iterable[tuple[PreparedJob, ResolvedPlacement]]) -> float:
-    """Return by how many deviations steps that ran exceed their room; never less than the truth.
+#: Cells that were observed: a job at its batch, and where it ran.
+_Cells = Iterable[tuple[PreparedJob, ResolvedPlacement]]
 
-    Returns
-    -------
-    float
-        The most over all steps and accelerators; :data:`.NEVER_RAN` for no step.
+
+def excess_bounds(ran: _Cells, ran_out: _Cells) -> ExcessBounds:
+    """Return by how many deviations observed steps of a job exceed their room.
+
+    A step ran on all of its accelerators, and ran out on one of them at least. Beside other jobs
+    it may have run out by what they hold, which says nothing of its own need. Where a step ran that
+    exceeds its room by more than one that ran out, the latter counts for nothing: something else
+    held the memory.
     """
-    return max(
-        (
-            float(_memory_on(prepared, placement, kind).excess[0])
-            for prepared, placement in cells
-            for kind in placement.kinds
-        ),
-        default=NEVER_RAN,
-    )
+    most = max(map(_most_excess, ran), default=UNBOUNDED.ran)
+    alone = (cell for cell in ran_out if not cell[1].placement.shared_with)
+    above = (excess for excess in map(_most_excess, alone) if excess > most)
+    return ExcessBounds(most, min(above, default=UNBOUNDED.ran_out))
+
+
+def _most_excess(cell: tuple[PreparedJob, ResolvedPlacement]) -> float:
+    """Return by how many deviations a step exceeds its room where it does most."""
+    prepared, placement = cell
+    return max(float(_memory_on(prepared, placement, kind).excess[0]) for kind in placement.kinds)
 
 
 def _memory_on(prepared: PreparedJob, placement: ResolvedPlacement, kind: Kind) -> MemoryColumns:
@@ -105,13 +112,13 @@ def _read_shape(prepared: PreparedJob, plan: Plan) -> TransformerShape | None:
 
 
 def replica_memory(
-    prepared: PreparedJob, columns: ReplicaColumns, ran: float = NEVER_RAN
+    prepared: PreparedJob, columns: ReplicaColumns, bounds: ExcessBounds = UNBOUNDED
 ) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
     """Return the memory of the accelerator with the least room of each placement.
 
     Parameters
     ----------
-    ran : float
+    bounds : ExcessBounds
         As for :func:`tightest_memory`.
 
     Returns
@@ -132,7 +139,7 @@ def replica_memory(
             **kept_otherwise(None, prepared.job),
         ),
     )
-    memory = replace(memory, ran=ran)
+    memory = replace(memory, bounds=bounds)
     peak_bytes, fits = memory.peak_bytes, memory.fits
     tightest = np.lexsort((memory.capacity_bytes - peak_bytes, place))[
         np.searchsorted(place, np.arange(len(columns)))

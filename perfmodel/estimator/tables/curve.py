@@ -14,7 +14,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.evidence.observed import Correction
-from perfmodel.estimator.evidence.observed_job import ObservedJob, ran_of
+from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.job_types.job_type_answers import (
     type_estimate,
@@ -26,7 +26,12 @@ from perfmodel.estimator.placing.cells import Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.memory import replica_memory
 from perfmodel.estimator.placing.replicas import replicated_steps
-from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, answer_cell
+from perfmodel.estimator.tables.estimates import (
+    NO_ROOM_WARNING,
+    RAN_OUT_WARNING,
+    answer_cell,
+    has_run_out,
+)
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Network, Node, Placement, Plan
@@ -163,7 +168,7 @@ def draw_curve(
         return _of_estimates(spec, asked, answers)
     predictions = {spec.name: core.predictions([(prepared, spec)])[0]}
     columns = _columns(spec, asked)
-    peak_bytes, fits = replica_memory(prepared, columns, ran_of(observed))
+    peak_bytes, fits = replica_memory(prepared, columns, bounds_of(observed))
     steps = replicated_steps([prepared], [predictions], columns)
     if observed is not None or prepared.job.script:
         correction = Correction()
@@ -171,8 +176,11 @@ def draw_curve(
         correction.apply()
     prediction = predictions[spec.name]
     placement = core.resolve(placement_of(max(asked.counts), asked))
+    refused = _refused(core, prepared, asked, observed, steps)
+    fits[1:] &= ~refused
     of_counts = dict.fromkeys(text for texts in steps.said.values() for text in texts)
     said = (*prediction.warnings, *placement.warnings, *of_counts, *prepared.warnings)
+    said += (RAN_OUT_WARNING,) if refused.any() else ()
     return _of_steps(
         spec,
         steps,
@@ -183,6 +191,26 @@ def draw_curve(
         out_of_distribution=prediction.out_of_distribution,
         model_version=prediction.model_version,
         warnings=(*said, *(() if fits[1:].all() else (NO_ROOM_WARNING,))),
+    )
+
+
+def _refused(
+    core: Core,
+    prepared: PreparedJob,
+    asked: CurveQuestion,
+    observed: ObservedJob | None,
+    steps: Steps,
+) -> npt.NDArray[np.bool_]:
+    """Return which counts were seen to run out of memory, shape (counts,)."""
+    if observed is None or not observed.ran_out:
+        return np.zeros(len(asked.counts), dtype=np.bool_)
+    placements = [core.resolve(placement_of(count, asked)) for count in asked.counts]
+    bases = [LADDER[rung] for rung in steps.rung[0, 1:].tolist()]
+    return np.array(
+        [
+            has_run_out(observed, prepared, placement, basis)
+            for placement, basis in zip(placements, bases, strict=True)
+        ]
     )
 
 

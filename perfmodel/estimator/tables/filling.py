@@ -9,12 +9,13 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed import Correction
-from perfmodel.estimator.evidence.observed_job import ObservedJob
+from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.job_types.job_type import ObservedJobType
@@ -26,7 +27,12 @@ from perfmodel.estimator.placing.memory import replica_memory, tightest_memory
 from perfmodel.estimator.placing.placed import captured_step
 from perfmodel.estimator.placing.replicas import Predictions, replicated_steps
 from perfmodel.estimator.placing.slowdowns import Neighbours, neighbours
-from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, estimate_of
+from perfmodel.estimator.tables.estimates import (
+    NO_ROOM_WARNING,
+    RAN_OUT_WARNING,
+    estimate_of,
+    has_run_out,
+)
 from perfmodel.estimator.tables.table import (
     NUMBERS,
     AskedJob,
@@ -43,9 +49,8 @@ from perfmodel.estimator.tables.table import (
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
-from perfmodel.placement.memory.memory import NEVER_RAN
 from perfmodel.placement.topology.topology import Placement
-from perfmodel.types import RUNG, Basis, Mode
+from perfmodel.types import LADDER, RUNG, Basis, Mode
 
 
 def fill(
@@ -132,7 +137,6 @@ class Filling:
     ) -> None:
         self._core, self._prepared, self.resolved = core, prepared, resolved
         self._predictions, self.observed, self._beside = predictions, observed, beside
-        self._ran = {row: one.ran for row, one in observed.items()}
         shape = (len(prepared), len(resolved))
         self._numbers = {name: np.full(shape, np.nan) for name in NUMBERS}
         self._rung = np.full(shape, -1, dtype=np.int8)
@@ -167,7 +171,8 @@ class Filling:
                 steps = replicated_steps(jobs, predictions, replicas)
                 self._put(rows, columns, jobs, steps, replicas)
                 for row, job in zip(rows, jobs, strict=True):
-                    peak_bytes, fits = replica_memory(job, replicas, self._ran.get(row, NEVER_RAN))
+                    bounds = bounds_of(self.observed.get(row))
+                    peak_bytes, fits = replica_memory(job, replicas, bounds)
                     self._numbers["peak_bytes"][row, columns] = peak_bytes
                     self._fits[row, columns] = fits
 
@@ -210,6 +215,20 @@ class Filling:
             self._fits[target] |= rung == RUNG[Basis.MEASURED]
             self._out[target] &= rung > RUNG[Basis.CALIBRATED]
             self._said |= dict.fromkeys(text for texts in steps.said.values() for text in texts)
+            self._refuse(rows, columns, rung)
+
+    def _refuse(self, rows: list[int], columns: list[int], rung: npt.NDArray[np.int8]) -> None:
+        """Refuse cells that were seen to run out of memory."""
+        for at, row in enumerate(rows):
+            observed, prepared = self.observed.get(row), self._prepared[row]
+            if observed is None or prepared is None or not observed.ran_out:
+                continue
+            for column, basis in zip(columns, rung[at].tolist(), strict=True):
+                placement = self.resolved[column]
+                assert placement is not None
+                if has_run_out(observed, prepared, placement, LADDER[basis]):
+                    self._fits[row, column] = False
+                    self._said[RAN_OUT_WARNING] = None
 
     def _put_steps(self, target: Any, steps: Steps) -> None:
         shape = steps.samples_per_second.shape
@@ -291,8 +310,8 @@ class Filling:
     def _fill_cell(self, at: tuple[int, int], cell: Cell) -> None:
         steps = Steps.row([captured_step(cell)])
         self._put([at[0]], [at[1]], [cell.prepared], steps)
-        beside_bytes, ran = steps.neighbour_bytes, self._ran.get(at[0], NEVER_RAN)
-        memory = tightest_memory(cell.prepared, cell.placement, beside_bytes, ran)
+        beside_bytes, bounds = steps.neighbour_bytes, bounds_of(self.observed.get(at[0]))
+        memory = tightest_memory(cell.prepared, cell.placement, beside_bytes, bounds)
         self._numbers["peak_bytes"][at], self._fits[at] = memory.peak_bytes, memory.fits
 
     # -- the table ------------------------------------------------------------------------------
@@ -314,7 +333,7 @@ class Filling:
             return type_estimate(self._types[row], placement, step)
         predictions = [self._predictions[row][spec.name] for spec in placement.accelerators]
         cell = Cell(prepared, placement, predictions)
-        return estimate_of(cell, step, self._ran.get(row, NEVER_RAN))
+        return estimate_of(cell, step, self.observed.get(row))
 
     def table(self) -> Table:
         """Return what was filled, as columns."""

@@ -16,7 +16,7 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import is_weighed
 from perfmodel.estimator.evidence.observed import corrected_at_batches
-from perfmodel.estimator.evidence.observed_job import ObservedJob, ran_of
+from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
@@ -32,7 +32,7 @@ from perfmodel.placement.feeding.goodput import (
     BatchAdaptation,
     best_batch,
 )
-from perfmodel.placement.memory.memory import memory_columns, memory_plan
+from perfmodel.placement.memory.memory import ExcessBounds, memory_columns, memory_plan
 from perfmodel.placement.plans.plan_answer import job_choice, plan_answer
 from perfmodel.placement.topology.topology import BatchSplit
 from perfmodel.types import Mode
@@ -60,7 +60,7 @@ def best_goodput(
     stated = stated_adaptation(prepared.job, placement)
     said = at_some_batches(core, prepared)
     own, more = said[-2:]
-    adaptation = adaptation_of(stated, _most_samples((own, more), placement, ran_of(observed)))
+    adaptation = adaptation_of(stated, _most_samples((own, more), placement, bounds_of(observed)))
     bare = [bare_step(core, one) for one in said]
     steps = ReplicaSteps.of(core, bare, placement)
     known = answer_cell(core, bare[-2], placement)
@@ -276,11 +276,11 @@ def at_some_batches(
 
 
 def _most_samples(
-    pair: tuple[PreparedJob, PreparedJob], placement: ResolvedPlacement, ran: float
+    pair: tuple[PreparedJob, PreparedJob], placement: ResolvedPlacement, bounds: ExcessBounds
 ) -> int:
     """Return the largest micro-batch that fits every accelerator, by an affine law of memory."""
     most = math.inf
-    low, high = (_least_room(one, placement, ran) for one in pair)
+    low, high = (_least_room(one, placement, bounds) for one in pair)
     first, second = (one.job.batch_size for one in pair)
     for few, many in zip(low, high, strict=True):
         each = max((few - many) / (second - first), 1.0)
@@ -288,13 +288,15 @@ def _most_samples(
     return max(int(most), 0)
 
 
-def _least_room(prepared: PreparedJob, placement: ResolvedPlacement, ran: float) -> list[float]:
+def _least_room(
+    prepared: PreparedJob, placement: ResolvedPlacement, bounds: ExcessBounds
+) -> list[float]:
     """Return by how much the demand on each kind may grow."""
     plan = memory_plan(placement.fabric.plan, placement.count, prepared.job)
     kinds = [kind.held for kind in placement.kinds]
     constants = prepared.memory_constants
     found = memory_columns(prepared.memory_profile, kinds, constants=constants, plan=plan)
-    return [float(room) for room in replace(found, ran=ran).room_bytes]
+    return [float(room) for room in replace(found, bounds=bounds).room_bytes]
 
 
 def adaptation_of(stated: Mapping[str, Any], most_samples: int | None) -> BatchAdaptation:
