@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator.core.core import Core
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import (
     TypeTables,
     guess_of,
@@ -30,6 +31,7 @@ from perfmodel.estimator.evidence.step_bounds import check_possible
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.evidence.told_jobs import ToldJobs, spread
 from perfmodel.estimator.job_types.levels import with_levels
+from perfmodel.estimator.job_types.type_memory import TypeCell, TypeMemory
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.job import Job, own_batch, type_word
@@ -84,6 +86,8 @@ class ObservedJobType:
         None where no step of the job can be read by a calibration.
     own : ObservedSteps or None
         The same steps.
+    memory : TypeMemory
+        Where the job ran and ran out of memory.
     told : ToldJobs or None
         Observed steps of other jobs that whoever asks tells.
     strangers : Strangers or None
@@ -99,6 +103,7 @@ class ObservedJobType:
     observations: tuple[Observation, ...]
     guess: JobTypeGuess | None = None
     own: ObservedSteps | None = field(default=None, repr=False)
+    memory: TypeMemory = field(default_factory=TypeMemory, repr=False)
     told: ToldJobs | None = field(default=None, repr=False)
     strangers: Strangers | None = field(default=None, repr=False)
     prior: ResidualPrior | None = field(default=None, repr=False)
@@ -175,8 +180,10 @@ class ObservedJobType:
         word = type_word(job)
         own, pointers, of_others = divided(core, observations, partial(_is_of, word=word))
         for one, pointer in zip(own, pointers, strict=True):
-            check_possible(one, pointer)
-        own = heard(own)
+            if not one.ran_out:
+                check_possible(one, pointer)
+        memory = TypeMemory.of(core, own)
+        own = heard([one for one in own if not one.ran_out])
         if of_others:
             told = (told or ToldJobs(core, ())).with_others(of_others)
         placements, kept = modelled(core, own, job.mode, pointer="/observations")
@@ -185,6 +192,7 @@ class ObservedJobType:
             job=job,
             catalog=core.accelerators,
             observations=tuple(sorted((*own, *of_others), key=attrgetter("content"))),
+            memory=memory,
             told=told or None,
             strangers=strangers,
         )
@@ -193,6 +201,13 @@ class ObservedJobType:
         guess = guess_of(placements, kept)
         steps = observed_rows(guess, placements, kept, word=word, mode=job.mode)
         return replace(found, guess=guess, own=steps)
+
+    def runs_out_on(self, placement: ResolvedPlacement) -> bool:
+        """Return whether what was observed says that it does not fit there."""
+        if not self.memory.ran_out:
+            return False
+        batch_size, micro_batches = own_batch(self.job), self.job.accumulation_steps
+        return self.memory.refuses(TypeCell.of(placement, batch_size, micro_batches))
 
     def steps(
         self,

@@ -88,9 +88,11 @@ def type_steps_over(of: ObservedJobType, columns: ReplicaColumns) -> Steps:
 
 
 def type_estimate(of: ObservedJobType, placement: ResolvedPlacement, cell: CellStep) -> Estimate:
-    """Return the answer of a step on a placement; its memory is not known."""
+    """Return the answer of a step on a placement; of its memory it is known where it ran out."""
     unknown = cell.basis is Basis.DEFAULT
-    told = (NOTHING_KNOWN_WARNING.format(of.job.job_type),) if unknown else ()
+    told = [NOTHING_KNOWN_WARNING.format(of.job.job_type)] if unknown else []
+    runs_out = of.runs_out_on(placement)
+    told += [TYPE_RAN_OUT_WARNING] if runs_out else []
     parts = cell.parts
     return Estimate(
         throughput=Throughput(
@@ -106,7 +108,8 @@ def type_estimate(of: ObservedJobType, placement: ResolvedPlacement, cell: CellS
         memory=Memory(
             peak_bytes=None,
             capacity_bytes=min(kind.held.memory_bytes for kind in placement.kinds),
-            fits=None,
+            fits=False if runs_out else None,
+            oom_probability=1.0 if runs_out else None,
         ),
         basis=cell.basis,
         out_of_distribution=unknown,
@@ -257,6 +260,12 @@ def _asked_cells(of: ObservedJobType, placements: Sequence[ResolvedPlacement]) -
 NO_GRAPH_WARNING = (
     "The job is known by its type alone: its memory is not known, and its step is divided as far "
     "as observed steps tell."
+)
+
+#: Said where the job type is known not to fit, though its memory is not known.
+TYPE_RAN_OUT_WARNING = (
+    "The step was observed to run out of memory, or one of this job type that needs no more and "
+    "had no less room."
 )
 
 #: Said where other job types that were reported move a job of which nothing was observed.

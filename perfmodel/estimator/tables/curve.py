@@ -130,7 +130,7 @@ class Curve:
             **plain,
             **columns,
             "peak_bytes": [peak if isfinite(peak) else None for peak, _ in known],
-            "fits": [fits if isfinite(peak) else None for peak, fits in known],
+            "fits": [fits if isfinite(peak) or not fits else None for peak, fits in known],
             "basis": [basis.value for basis in self.basis],
             "warnings": list(self.warnings),
         }
@@ -231,13 +231,17 @@ def draw_curve_of_type(core: Core, of: ObservedJobType, asked: CurveQuestion) ->
         steps = type_steps_over(of, _columns(spec, asked))
     answers = [type_estimate(of, one, steps.at((0, at))) for at, one in enumerate(placements)]
     unknown = np.full(len(asked.counts), np.nan)
+    runs_out = [
+        bool(of.memory.ran_out) and of.runs_out_on(core.resolve(placement_of(n, asked)))
+        for n in asked.counts
+    ]
     return _of_steps(
         spec,
         steps,
         asked,
         peak_bytes=unknown,
         # A memory that is not known is no reason to keep a job away.
-        fits=np.isnan(unknown),
+        fits=~np.array(runs_out, dtype=np.bool_),
         coverage=answers[0].throughput.coverage,
         out_of_distribution=answers[0].out_of_distribution,
         model_version=answers[0].model_version,

@@ -278,7 +278,7 @@ class Filling:
                 estimate = self.estimate(row, column)
                 self._said |= dict.fromkeys(estimate.warnings)
                 # A memory that is not known is no reason to keep a job away.
-                self._fits[row, column] = True
+                self._fits[row, column] = estimate.memory.fits is not False
                 self._out[row, column] = estimate.out_of_distribution
         return errors
 

@@ -87,7 +87,7 @@ def bare_step(core: Core, prepared: PreparedJob) -> PreparedJob:
 
 
 def best_goodput_of_type(of: ObservedJobType, placement: ResolvedPlacement) -> Batch:
-    """Return the same of a job type; what fits the memory is not known.
+    """Return the same of a job type; of its memory it is known where it ran out.
 
     Raises
     ------
@@ -108,7 +108,8 @@ def best_goodput_of_type(of: ObservedJobType, placement: ResolvedPlacement) -> B
         # Gradients are exchanged in the last micro-batch alone.
         return parts.step_time_s + (accumulation - 1) * parts.compute_s
 
-    return best_batch(adaptation_of(stated, None), placement.count, step_times)
+    most_samples = of.memory.most_samples(placement)
+    return best_batch(adaptation_of(stated, most_samples), placement.count, step_times)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
