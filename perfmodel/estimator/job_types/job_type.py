@@ -87,7 +87,7 @@ class ObservedJobType:
     own : ObservedSteps or None
         The same steps.
     memory : TypeMemory
-        Where the job ran and ran out of memory.
+        Where the job ran out of memory.
     told : ToldJobs or None
         Observed steps of other jobs that whoever asks tells.
     strangers : Strangers or None

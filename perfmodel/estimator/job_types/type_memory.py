@@ -1,8 +1,8 @@
 """What is known of the memory of a job type: where it ran out of it.
 
-Its need is not known, but of two cells it is often known which needs more. A cell that needs no
-less than one that ran out of memory, and has no more room, does not fit, unless one ran that needs
-no less and has no more room than it.
+Its need is not known, but of two cells it is often known which is tighter: it needs no less and has
+no more room. A cell does not fit that is as tight as one that ran out of memory. One that ran out
+counts for nothing where another ran that is as tight: something else held the memory.
 """
 
 from __future__ import annotations
@@ -79,14 +79,13 @@ class TypeCell:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TypeMemory:
-    """Cells of a job type that were observed: what ran, and what ran out of memory."""
+    """Cells of a job type that ran out of memory; those of which something tighter ran aside."""
 
-    ran: tuple[TypeCell, ...] = ()
     ran_out: tuple[TypeCell, ...] = ()
 
     @classmethod
     def of(cls, core: Core, seen: Sequence[Observation]) -> Self:
-        """Read what was observed; steps alone say nothing, since nothing is refused then."""
+        """Read what was observed of the job type."""
         if not any(one.ran_out for one in seen):
             return cls()
         cells = [
@@ -96,20 +95,22 @@ class TypeMemory:
             )
             for one in seen
         ]
+        ran = [cell for ran_out, cell in cells if not ran_out]
         return cls(
-            ran=tuple(cell for out, cell in cells if not out),
-            ran_out=tuple(cell for out, cell in cells if out),
+            ran_out=tuple(
+                cell
+                for ran_out, cell in cells
+                if ran_out and not any(one.is_as_tight(cell) for one in ran)
+            )
         )
 
     def refuses(self, asked: TypeCell) -> bool:
-        """Return whether a cell does not fit, as far as that is known; what ran wins."""
-        if not any(asked.is_as_tight(one) for one in self.ran_out):
-            return False
-        return not any(one.is_as_tight(asked) for one in self.ran)
+        """Return whether a cell does not fit, as far as that is known."""
+        return any(asked.is_as_tight(one) for one in self.ran_out)
 
     def most_samples(self, placement: ResolvedPlacement) -> int | None:
         """Return the largest batch of one replica that is not refused; None: none is."""
-        ends = {one.batch_size for one in self.ran_out} | {one.batch_size + 1 for one in self.ran}
-        refused = (batch for batch in ends if self.refuses(TypeCell.of(placement, batch, 1)))
+        batches = {one.batch_size for one in self.ran_out}
+        refused = (batch for batch in batches if self.refuses(TypeCell.of(placement, batch, 1)))
         least = min(refused, default=None)
         return None if least is None else least - 1
