@@ -135,7 +135,7 @@ class ResidualStore(SharedStore):
             select(func.count(), func.count(_RESIDUAL.predicted_s))
             .select_from(RESIDUALS)
             .join(OBSERVATIONS, _RESIDUAL.observation == _SEEN.id)
-            .where(_SEEN.state == ObservationState.ACCEPTED.value)
+            .where(_SEEN.state == ObservationState.ACCEPTED.value, IS_MEASURED)
         )
         with self._connections.reading() as connection:
             everything = int(connection.execute(accepted).scalar_one())
@@ -152,7 +152,7 @@ def _counting() -> Select[Any]:
     return (
         select(RESIDUALS, *told, _SEEN.batch_size)
         .join(OBSERVATIONS, _RESIDUAL.observation == _SEEN.id)
-        .where(_SEEN.state == ObservationState.ACCEPTED.value)
+        .where(_SEEN.state == ObservationState.ACCEPTED.value, IS_MEASURED)
     )
 
 
