@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import NamedTuple
 
 from perfmodel.estimator.core.core import Core
@@ -38,6 +37,9 @@ from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted
 from perfmodel.placement.memory.memory import UNBOUNDED, ExcessBounds
 from perfmodel.placement.topology.topology import Placement
 
+#: As :attr:`.Observation.cell`.
+_Cell = tuple[Placement, int, int]
+
 #: Steps of observed cells that are remembered of one job.
 _MOST_MEASURED = 32
 
@@ -56,6 +58,8 @@ class ObservedJob:
         What was seen of the job to run out of memory.
     machines : frozenset of str
         Where it was observed; words of :class:`.ResolvedPlacement`.
+    tight : frozenset
+        The cells of that.
     bounds : ExcessBounds
         By how much what was observed exceeds the memory that it had; from :func:`.excess_bounds`.
     told : ToldJobs or None
@@ -72,6 +76,7 @@ class ObservedJob:
     calibration: Calibration | None
     observations: tuple[Observation, ...]
     ran_out: tuple[Observation, ...] = ()
+    tight: frozenset[_Cell] = frozenset()
     family: str = ""
     machines: frozenset[str] = frozenset()
     bounds: ExcessBounds = UNBOUNDED
@@ -90,12 +95,7 @@ class ObservedJob:
 
     def ran_out_on(self, job: Job, placement: ResolvedPlacement) -> bool:
         """Return whether this very cell was seen to run out of memory."""
-        cell = (placement.named, job.batch_size, job.accumulation_steps)
-        return bool(self.ran_out) and cell in self._cells_without_room
-
-    @cached_property
-    def _cells_without_room(self) -> frozenset[tuple[Placement, int, int]]:
-        return frozenset(one.cell for one in self.ran_out)
+        return bool(self.tight) and _cell(job, placement) in self.tight
 
     def on(self, machine: str) -> Calibration | None:
         """Return what counts on a machine, by its word; None where nothing does.
@@ -177,6 +177,7 @@ def observed_job(
         calibration=known.calibration,
         observations=known.own,
         ran_out=known.ran_out,
+        tight=known.tight,
         family=family,
         machines=known.machines,
         bounds=known.bounds,
@@ -195,6 +196,7 @@ class _Weighed(NamedTuple):
     of_others: tuple[Observation, ...] = ()
     calibration: Calibration | None = None
     machines: frozenset[str] = frozenset()
+    tight: frozenset[_Cell] = frozenset()
     bounds: ExcessBounds = UNBOUNDED
 
 
@@ -214,10 +216,18 @@ def _weighed(
         )
     elif not ran_out:
         return known
-    bounds = excess_bounds(
-        cells_of(core, prepared.job, steps, at), cells_of(core, prepared.job, ran_out, out_at)
+    ran = cells_of(core, prepared.job, steps, at)
+    tight = cells_of(core, prepared.job, ran_out, out_at)
+    return known._replace(
+        tight=frozenset(_cell(one.job, placement) for one, placement in tight),
+        bounds=excess_bounds(ran, tight),
     )
-    return known._replace(bounds=bounds)
+
+
+def _cell(job: Job, placement: ResolvedPlacement) -> _Cell:
+    """Return what tells a cell of a job from others, however its placement was written."""
+    named = replace(placement.named, plan=placement.fabric.plan)
+    return named, job.batch_size, job.accumulation_steps
 
 
 def _those(

@@ -18,7 +18,7 @@ from perfmodel.placement.calibration.observation import RAN_OUT_S, Observation
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.memory.memory import ExcessBounds
 from perfmodel.placement.topology.parse import parse_placement
-from perfmodel.placement.topology.topology import Neighbour
+from perfmodel.placement.topology.topology import Neighbour, Plan
 from perfmodel.types import Basis, Mode
 
 #: Fits the 24 GB of an A10 twice over.
@@ -51,8 +51,12 @@ def _chances(estimator: Estimator, seen: Sequence[Observation]) -> list[float]:
     return [one.oom_probability for one in answers if one.oom_probability is not None]
 
 
-def test_the_cell_does_not_fit_and_nothing_else_is_said_of_it(estimator: Estimator) -> None:
-    before, after = _ask(estimator, "A10"), _ask(estimator, "A10", _ran_out("A10"))
+@pytest.mark.parametrize("script", [None, True])
+def test_the_cell_does_not_fit_and_nothing_else_is_said_of_it(
+    estimator: Estimator, script: bool | None
+) -> None:
+    job, place = replace(JOB, script=script), parse_placement("A10")
+    before, after = (estimator.estimate(job, place, some) for some in ((), (_ran_out("A10"),)))
     assert (before.memory.fits, after.memory.fits) == (True, False)
     assert after.memory.oom_probability == 1.0
     assert after.warnings == (*before.warnings, RAN_OUT_WARNING, NO_ROOM_WARNING)
@@ -77,6 +81,14 @@ def test_every_way_to_ask_says_the_same(estimator: Estimator) -> None:
     # Of a cell beside it it is not said.
     other = estimator.curve(replace(JOB, batch_size=2**17), question, seen)
     assert (other.fits.tolist(), RAN_OUT_WARNING in other.warnings) == ([False] * 3, False)
+
+
+def test_a_cell_is_the_same_however_it_is_written(estimator: Estimator) -> None:
+    seen, plan = _ran_out("4xA10"), Plan(data=4)
+    for asked in (replace(parse_placement("4xA10"), plan=plan), parse_placement("4xNVIDIA A10")):
+        assert RAN_OUT_WARNING in estimator.estimate(JOB, asked, (seen,)).warnings
+        turned = replace(seen, placement=asked)
+        assert RAN_OUT_WARNING in _ask(estimator, "4xA10", turned).warnings
 
 
 def test_what_ran_wins(estimator: Estimator) -> None:
