@@ -333,6 +333,6 @@ def test_a_request_may_say_that_a_step_ran_out_of_memory(tmp_path: Path) -> None
     shown = _run("predict", "--jsonl", str(path), *MODELS, code=1).stdout
     before, after, refused = map(json.loads, shown.splitlines())
     assert (before["memory"]["fits"], after["memory"]["fits"]) == (True, False)
-    assert "The step was observed to run out of memory on this placement." in after["warnings"]
+    assert any("was observed to run out of memory" in said for said in after["warnings"])
     assert after["step_time_s"] == before["step_time_s"]
     assert "has no time" in refused["detail"]

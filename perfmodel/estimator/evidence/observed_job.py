@@ -20,6 +20,7 @@ from perfmodel.estimator.evidence.observed_rows import (
     weighed_steps,
 )
 from perfmodel.estimator.evidence.strangers import Shift, Strangers
+from perfmodel.estimator.evidence.tight_cells import NO_CELLS, TightCell, TightCells
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import CellStep
@@ -35,10 +36,6 @@ from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
 from perfmodel.placement.memory.memory import UNBOUNDED, ExcessBounds
-from perfmodel.placement.topology.topology import Placement
-
-#: As :attr:`.Observation.cell`.
-_Cell = tuple[Placement, int, int]
 
 #: Steps of observed cells that are remembered of one job.
 _MOST_MEASURED = 32
@@ -58,8 +55,8 @@ class ObservedJob:
         What was seen of the job to run out of memory.
     machines : frozenset of str
         Where it was observed; words of :class:`.ResolvedPlacement`.
-    tight : frozenset
-        The cells of that.
+    tight : TightCells
+        What does not fit because of that, whatever is counted.
     bounds : ExcessBounds
         By how much what was observed exceeds the memory that it had; from :func:`.excess_bounds`.
     told : ToldJobs or None
@@ -76,7 +73,7 @@ class ObservedJob:
     calibration: Calibration | None
     observations: tuple[Observation, ...]
     ran_out: tuple[Observation, ...] = ()
-    tight: frozenset[_Cell] = frozenset()
+    tight: TightCells = NO_CELLS
     family: str = ""
     machines: frozenset[str] = frozenset()
     bounds: ExcessBounds = UNBOUNDED
@@ -92,10 +89,6 @@ class ObservedJob:
     def all_observations(self) -> tuple[Observation, ...]:
         """All that was observed of the job itself."""
         return (*self.observations, *self.ran_out)
-
-    def ran_out_on(self, job: Job, placement: ResolvedPlacement) -> bool:
-        """Return whether this very cell was seen to run out of memory."""
-        return bool(self.tight) and _cell(job, placement) in self.tight
 
     def on(self, machine: str) -> Calibration | None:
         """Return what counts on a machine, by its word; None where nothing does.
@@ -196,7 +189,7 @@ class _Weighed(NamedTuple):
     of_others: tuple[Observation, ...] = ()
     calibration: Calibration | None = None
     machines: frozenset[str] = frozenset()
-    tight: frozenset[_Cell] = frozenset()
+    tight: TightCells = NO_CELLS
     bounds: ExcessBounds = UNBOUNDED
 
 
@@ -217,17 +210,24 @@ def _weighed(
     elif not ran_out:
         return known
     ran = cells_of(core, prepared.job, steps, at)
-    tight = cells_of(core, prepared.job, ran_out, out_at)
-    return known._replace(
-        tight=frozenset(_cell(one.job, placement) for one, placement in tight),
-        bounds=excess_bounds(ran, tight),
+    out = cells_of(core, prepared.job, ran_out, out_at)
+    tight = TightCells.of(map(_tight, ran), map(_tight, out))
+    return known._replace(tight=tight, bounds=excess_bounds(ran, out))
+
+
+def _tight(cell: tuple[PreparedJob, ResolvedPlacement]) -> TightCell:
+    job, placement = cell[0].job, cell[1]
+    return TightCell.of(placement, job.batch_size, job.accumulation_steps)
+
+
+def is_refused(
+    observed: ObservedJob | None, prepared: PreparedJob, placement: ResolvedPlacement
+) -> bool:
+    """Return whether a cell does not fit by what ran out of memory, whatever is counted."""
+    job = prepared.job
+    return observed is not None and observed.tight.refuse(
+        placement, job.batch_size, job.accumulation_steps
     )
-
-
-def _cell(job: Job, placement: ResolvedPlacement) -> _Cell:
-    """Return what tells a cell of a job from others, however its placement was written."""
-    named = replace(placement.named, plan=placement.fabric.plan)
-    return named, job.batch_size, job.accumulation_steps
 
 
 def _those(

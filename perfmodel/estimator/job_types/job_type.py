@@ -21,6 +21,7 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import (
     TypeTables,
+    batch_of,
     guess_of,
     guessed_cells,
     modelled,
@@ -29,9 +30,9 @@ from perfmodel.estimator.evidence.guessed_rows import (
 from perfmodel.estimator.evidence.observed_rows import divided
 from perfmodel.estimator.evidence.step_bounds import check_possible
 from perfmodel.estimator.evidence.strangers import Strangers
+from perfmodel.estimator.evidence.tight_cells import NO_CELLS, TightCell, TightCells
 from perfmodel.estimator.evidence.told_jobs import ToldJobs, spread
 from perfmodel.estimator.job_types.levels import with_levels
-from perfmodel.estimator.job_types.type_memory import TypeCell, TypeMemory
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.job import Job, own_batch, type_word
@@ -86,8 +87,8 @@ class ObservedJobType:
         None where no step of the job can be read by a calibration.
     own : ObservedSteps or None
         The same steps.
-    memory : TypeMemory
-        Where the job ran out of memory.
+    tight : TightCells
+        What does not fit because the job ran out of memory.
     told : ToldJobs or None
         Observed steps of other jobs that whoever asks tells.
     strangers : Strangers or None
@@ -103,7 +104,7 @@ class ObservedJobType:
     observations: tuple[Observation, ...]
     guess: JobTypeGuess | None = None
     own: ObservedSteps | None = field(default=None, repr=False)
-    memory: TypeMemory = field(default_factory=TypeMemory, repr=False)
+    tight: TightCells = field(default=NO_CELLS, repr=False)
     told: ToldJobs | None = field(default=None, repr=False)
     strangers: Strangers | None = field(default=None, repr=False)
     prior: ResidualPrior | None = field(default=None, repr=False)
@@ -182,7 +183,12 @@ class ObservedJobType:
         for one, pointer in zip(own, pointers, strict=True):
             if not one.ran_out:
                 check_possible(one, pointer)
-        memory = TypeMemory.of(core, own)
+        tight = NO_CELLS
+        if any(one.ran_out for one in own):
+            tight = TightCells.of(
+                [_tight(core, one) for one in own if not one.ran_out],
+                [_tight(core, one) for one in own if one.ran_out],
+            )
         own = heard([one for one in own if not one.ran_out])
         if of_others:
             told = (told or ToldJobs(core, ())).with_others(of_others)
@@ -192,7 +198,7 @@ class ObservedJobType:
             job=job,
             catalog=core.accelerators,
             observations=tuple(sorted((*own, *of_others), key=attrgetter("content"))),
-            memory=memory,
+            tight=tight,
             told=told or None,
             strangers=strangers,
         )
@@ -204,10 +210,7 @@ class ObservedJobType:
 
     def runs_out_on(self, placement: ResolvedPlacement) -> bool:
         """Return whether what was observed says that it does not fit there."""
-        if not self.memory.ran_out:
-            return False
-        batch_size, micro_batches = own_batch(self.job), self.job.accumulation_steps
-        return self.memory.refuses(TypeCell.of(placement, batch_size, micro_batches))
+        return self.tight.refuse(placement, own_batch(self.job), self.job.accumulation_steps)
 
     def steps(
         self,
@@ -268,6 +271,10 @@ class ObservedJobType:
             asked += [(other, True) for other in ran_on]
         found = [(self.told.steps(name, word), elsewhere) for name, elsewhere in asked]
         return [(steps, elsewhere) for steps, elsewhere in found if steps is not None]
+
+
+def _tight(core: Core, seen: Observation) -> TightCell:
+    return TightCell.of(core.resolve(seen.placement), batch_of(seen), seen.accumulation_steps)
 
 
 def _is_of(job: Job | None, word: str) -> bool:

@@ -21,6 +21,7 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import TypeTables, is_modelled, observed_cells
 from perfmodel.estimator.evidence.strangers import SAID
+from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.job_types.job_type import JobTypeSteps, ObservedJobType
 from perfmodel.estimator.job_types.limited_steps import limited, not_modelled, seen_under
 from perfmodel.estimator.placing.cells import CellStep, Steps
@@ -92,7 +93,7 @@ def type_estimate(of: ObservedJobType, placement: ResolvedPlacement, cell: CellS
     unknown = cell.basis is Basis.DEFAULT
     told = [NOTHING_KNOWN_WARNING.format(of.job.job_type)] if unknown else []
     runs_out = of.runs_out_on(placement)
-    told += [TYPE_RAN_OUT_WARNING] if runs_out else []
+    told += [RAN_OUT_WARNING] if runs_out else []
     parts = cell.parts
     return Estimate(
         throughput=Throughput(
@@ -260,12 +261,6 @@ def _asked_cells(of: ObservedJobType, placements: Sequence[ResolvedPlacement]) -
 NO_GRAPH_WARNING = (
     "The job is known by its type alone: its memory is not known, and its step is divided as far "
     "as observed steps tell."
-)
-
-#: Said where the job type is known not to fit, though its memory is not known.
-TYPE_RAN_OUT_WARNING = (
-    "The step was observed to run out of memory, or one of this job type that needs no more and "
-    "had no less room."
 )
 
 #: Said where other job types that were reported move a job of which nothing was observed.

@@ -14,7 +14,8 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.evidence.observed import Correction
-from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of
+from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of, is_refused
+from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.job_types.job_type_answers import (
     type_estimate,
@@ -26,12 +27,7 @@ from perfmodel.estimator.placing.cells import Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.memory import replica_memory
 from perfmodel.estimator.placing.replicas import replicated_steps
-from perfmodel.estimator.tables.estimates import (
-    NO_ROOM_WARNING,
-    RAN_OUT_WARNING,
-    answer_cell,
-    has_run_out,
-)
+from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, answer_cell
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Network, Node, Placement, Plan
@@ -176,7 +172,7 @@ def draw_curve(
         correction.apply()
     prediction = predictions[spec.name]
     placement = core.resolve(placement_of(max(asked.counts), asked))
-    refused = _refused(core, prepared, asked, observed, steps)
+    refused = _refused(core, prepared, asked, observed)
     fits[1:] &= ~refused
     of_counts = dict.fromkeys(text for texts in steps.said.values() for text in texts)
     said = (*prediction.warnings, *placement.warnings, *of_counts, *prepared.warnings)
@@ -195,23 +191,13 @@ def draw_curve(
 
 
 def _refused(
-    core: Core,
-    prepared: PreparedJob,
-    asked: CurveQuestion,
-    observed: ObservedJob | None,
-    steps: Steps,
+    core: Core, prepared: PreparedJob, asked: CurveQuestion, observed: ObservedJob | None
 ) -> npt.NDArray[np.bool_]:
-    """Return which counts were seen to run out of memory, shape (counts,)."""
-    if observed is None or not observed.ran_out:
+    """Return which counts are refused by what ran out of memory, shape (counts,)."""
+    if observed is None or not observed.tight:
         return np.zeros(len(asked.counts), dtype=np.bool_)
-    placements = [core.resolve(placement_of(count, asked)) for count in asked.counts]
-    bases = [LADDER[rung] for rung in steps.rung[0, 1:].tolist()]
-    return np.array(
-        [
-            has_run_out(observed, prepared, placement, basis)
-            for placement, basis in zip(placements, bases, strict=True)
-        ]
-    )
+    placements = (core.resolve(placement_of(count, asked)) for count in asked.counts)
+    return np.array([is_refused(observed, prepared, placement) for placement in placements])
 
 
 def draw_curve_of_type(core: Core, of: ObservedJobType, asked: CurveQuestion) -> Curve:
@@ -232,7 +218,7 @@ def draw_curve_of_type(core: Core, of: ObservedJobType, asked: CurveQuestion) ->
     answers = [type_estimate(of, one, steps.at((0, at))) for at, one in enumerate(placements)]
     unknown = np.full(len(asked.counts), np.nan)
     runs_out = [
-        bool(of.memory.ran_out) and of.runs_out_on(core.resolve(placement_of(n, asked)))
+        bool(of.tight) and of.runs_out_on(core.resolve(placement_of(n, asked)))
         for n in asked.counts
     ]
     return _of_steps(

@@ -11,7 +11,8 @@ from perfmodel.client.answers import Breakdown, Throughput
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed import corrected_step
-from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of
+from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of, is_refused
+from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cell, CellStep
 from perfmodel.estimator.placing.memory import tightest_memory
@@ -88,7 +89,7 @@ def estimate_of(cell: Cell, step: CellStep, observed: ObservedJob | None = None)
     memory = tightest_memory(prepared, placement, beside_bytes, bounds_of(observed))
     said = [text for prediction in predictions for text in prediction.warnings]
     said += (*placement.warnings, *step.warnings, *prepared.warnings)
-    if has_run_out(observed, prepared, placement, step.basis):
+    if is_refused(observed, prepared, placement):
         memory = replace(memory, fits=False, oom_probability=1.0)
         said.append(RAN_OUT_WARNING)
     if memory.fits is False:
@@ -124,19 +125,6 @@ NO_ROOM_WARNING = (
     "The step needs more memory than the accelerator has; the throughput is what it would reach "
     "if it fitted."
 )
-
-
-#: Said of a cell that was observed so; nothing that ran there speaks against it.
-RAN_OUT_WARNING = "The step was observed to run out of memory on this placement."
-
-
-def has_run_out(
-    observed: ObservedJob | None, prepared: PreparedJob, placement: ResolvedPlacement, basis: Basis
-) -> bool:
-    """Return whether a cell was seen to run out of memory, and never to run."""
-    if observed is None or basis is Basis.MEASURED:
-        return False
-    return observed.ran_out_on(prepared.job, placement)
 
 
 def on_one_of_each(

@@ -9,14 +9,14 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed import Correction
-from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of
+from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of, is_refused
 from perfmodel.estimator.evidence.strangers import Strangers
+from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.job_types.job_type_answers import type_estimate, type_steps
@@ -27,12 +27,7 @@ from perfmodel.estimator.placing.memory import replica_memory, tightest_memory
 from perfmodel.estimator.placing.placed import captured_step
 from perfmodel.estimator.placing.replicas import Predictions, replicated_steps
 from perfmodel.estimator.placing.slowdowns import Neighbours, neighbours
-from perfmodel.estimator.tables.estimates import (
-    NO_ROOM_WARNING,
-    RAN_OUT_WARNING,
-    estimate_of,
-    has_run_out,
-)
+from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, estimate_of
 from perfmodel.estimator.tables.table import (
     NUMBERS,
     AskedJob,
@@ -50,7 +45,7 @@ from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Placement
-from perfmodel.types import LADDER, RUNG, Basis, Mode
+from perfmodel.types import RUNG, Basis, Mode
 
 
 def fill(
@@ -215,18 +210,18 @@ class Filling:
             self._fits[target] |= rung == RUNG[Basis.MEASURED]
             self._out[target] &= rung > RUNG[Basis.CALIBRATED]
             self._said |= dict.fromkeys(text for texts in steps.said.values() for text in texts)
-            self._refuse(rows, columns, rung)
+            self._refuse(rows, columns)
 
-    def _refuse(self, rows: list[int], columns: list[int], rung: npt.NDArray[np.int8]) -> None:
-        """Refuse cells that were seen to run out of memory."""
-        for at, row in enumerate(rows):
+    def _refuse(self, rows: list[int], columns: list[int]) -> None:
+        """Refuse cells by what ran out of memory."""
+        for row in rows:
             observed, prepared = self.observed.get(row), self._prepared[row]
-            if observed is None or prepared is None or not observed.ran_out:
+            if observed is None or prepared is None or not observed.tight:
                 continue
-            for column, basis in zip(columns, rung[at].tolist(), strict=True):
+            for column in columns:
                 placement = self.resolved[column]
                 assert placement is not None
-                if has_run_out(observed, prepared, placement, LADDER[basis]):
+                if is_refused(observed, prepared, placement):
                     self._fits[row, column] = False
                     self._said[RAN_OUT_WARNING] = None
 

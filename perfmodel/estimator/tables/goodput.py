@@ -60,7 +60,10 @@ def best_goodput(
     stated = stated_adaptation(prepared.job, placement)
     said = at_some_batches(core, prepared)
     own, more = said[-2:]
-    adaptation = adaptation_of(stated, _most_samples((own, more), placement, bounds_of(observed)))
+    most_samples: int | None = _most_samples((own, more), placement, bounds_of(observed))
+    if observed is not None:
+        most_samples = observed.tight.fewer_samples(placement, most_samples)
+    adaptation = adaptation_of(stated, most_samples)
     bare = [bare_step(core, one) for one in said]
     steps = ReplicaSteps.of(core, bare, placement)
     known = answer_cell(core, bare[-2], placement)
@@ -108,7 +111,7 @@ def best_goodput_of_type(of: ObservedJobType, placement: ResolvedPlacement) -> B
         # Gradients are exchanged in the last micro-batch alone.
         return parts.step_time_s + (accumulation - 1) * parts.compute_s
 
-    most_samples = of.memory.most_samples(placement)
+    most_samples = of.tight.fewer_samples(placement, None)
     return best_batch(adaptation_of(stated, most_samples), placement.count, step_times)
 
 

@@ -11,8 +11,9 @@ import pytest
 
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.evidence.observed_job import observed_job
+from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.tables.curve import CurveQuestion
-from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, RAN_OUT_WARNING
+from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import RAN_OUT_S, Observation
 from perfmodel.placement.estimate import Estimate
@@ -78,8 +79,9 @@ def test_every_way_to_ask_says_the_same(estimator: Estimator) -> None:
     curve = estimator.curve(JOB, question, seen)
     assert curve.fits.tolist() == [False, False, False]
     assert RAN_OUT_WARNING in curve.warnings
-    # Of a cell beside it it is not said.
-    other = estimator.curve(replace(JOB, batch_size=2**17), question, seen)
+    # Of what may need less it is not said.
+    fewer = replace(JOB, batch_size=JOB.batch_size - 1)
+    other = estimator.curve(fewer, question, seen)
     assert (other.fits.tolist(), RAN_OUT_WARNING in other.warnings) == ([False] * 3, False)
 
 
@@ -104,6 +106,12 @@ def test_what_ran_wins(estimator: Estimator) -> None:
     differs = [at for at, (a, b) in enumerate(zip(with_both, alone, strict=True)) if a != b]
     assert differs == [SIZES.index(JOB.batch_size)]
     assert (alone[differs[0]], with_both[differs[0]]) == (0.0, 1.0)
+    # What ran with more elsewhere says that the job is counted too high, not that this fits.
+    elsewhere = (_ran("A100-SXM4-80GB", 2**20), _ran_out("A10"))
+    for size, fits in ((2**15, True), (2**16, False), (2**17, False)):
+        answer = _ask(estimator, "A10", *elsewhere, batch_size=size)
+        assert answer.memory.fits is fits
+        assert _ask(estimator, "A10", elsewhere[0], batch_size=size).memory.fits
 
 
 def test_what_ran_out_beside_others_says_nothing_elsewhere(estimator: Estimator) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perfmodel.estimator import Estimator
-from perfmodel.estimator.job_types.job_type_answers import TYPE_RAN_OUT_WARNING
+from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.estimator.tables.ranking import Criterion, RankQuestion
 from perfmodel.graph.job import Job
@@ -60,7 +60,7 @@ def test_what_is_as_tight_is_refused(
         before = _ask(estimator, placement, *seen, batch_size=batch_size)
         after = _ask(estimator, placement, *seen, _ran_out("A10"), batch_size=batch_size)
         assert after.memory.fits is fits
-        assert (TYPE_RAN_OUT_WARNING in after.warnings) is (fits is False)
+        assert (RAN_OUT_WARNING in after.warnings) is (fits is False)
         assert replace(after, memory=before.memory, warnings=before.warnings) == before
 
 
@@ -75,7 +75,12 @@ def test_what_several_ran_out_of_says_nothing_of_one(estimator: Estimator) -> No
 def test_what_ran_as_tight_wins(estimator: Estimator) -> None:
     for ran in (_seen("A10"), _seen("A10", 128), _seen("T4")):
         for seen in ((ran, _ran_out("A10")), (_ran_out("A10"), ran)):
-            assert _ask(estimator, "A10", *seen) == _ask(estimator, "A10", ran)
+            assert _ask(estimator, "A10", *seen, batch_size=65) == _ask(
+                estimator, "A10", ran, batch_size=65
+            )
+            # The very cell is refused, unless it ran itself.
+            fits = None if ran == _seen("A10") else False
+            assert _ask(estimator, "A10", *seen).memory.fits is fits
     # What ran with less, or had more room, says nothing against it.
     for ran in (_seen("A10", 32), _seen("A100-SXM4-80GB", 128)):
         assert _ask(estimator, "A10", ran, _ran_out("A10")).memory.fits is False

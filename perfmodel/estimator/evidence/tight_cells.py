@@ -1,26 +1,29 @@
-"""What is known of the memory of a job type: where it ran out of it.
+"""What does not fit because the job ran out of memory where it needed no more, whatever is counted.
 
-Its need is not known, but of two cells it is often known which is tighter: it needs no less and has
-no more room. A cell does not fit that is as tight as one that ran out of memory. One that ran out
-counts for nothing where another ran that is as tight: something else held the memory.
+Of two cells it is often known which is tighter: it needs no less and has no more room. A cell does
+not fit that is as tight as one that ran out of memory. Where a step ran that is as tight as that
+one, something else held the memory: then the very cell alone is refused, unless it ran itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
-from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.guessed_rows import batch_of
-from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.topology import REPLICAS, Neighbour, Plan
+
+#: Said of a cell that is refused by this.
+RAN_OUT_WARNING = (
+    "The step was observed to run out of memory, or one of the job that needs no more and had no "
+    "less room."
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TypeCell:
-    """What the memory of a cell depends on, of a job that is known by its type alone.
+class TightCell:
+    """What the memory of a step of one job depends on.
 
     Parameters
     ----------
@@ -59,7 +62,7 @@ class TypeCell:
             shared_with=placement.named.shared_with,
         )
 
-    def is_as_tight(self, other: TypeCell) -> bool:
+    def is_as_tight(self, other: TightCell) -> bool:
         """Return whether it is sure to need no less than another, with no more room."""
         same = ("kinds", "plan", "shared_with")
         return (
@@ -70,7 +73,7 @@ class TypeCell:
             and self._has_as_many_ranks(other)
         )
 
-    def _has_as_many_ranks(self, other: TypeCell) -> bool:
+    def _has_as_many_ranks(self, other: TightCell) -> bool:
         # What is shared out becomes less with their number; of the rest each holds all.
         if self.plan == REPLICAS:
             return self.ranks > 1 or other.ranks == 1
@@ -78,39 +81,43 @@ class TypeCell:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TypeMemory:
-    """Cells of a job type that ran out of memory; those of which something tighter ran aside."""
+class TightCells:
+    """Cells of one job that ran out of memory.
 
-    ran_out: tuple[TypeCell, ...] = ()
+    Parameters
+    ----------
+    ran_out : tuple of TightCell
+        Those of which none that is as tight ran.
+    alone : frozenset of TightCell
+        The others that never ran themselves.
+    """
+
+    ran_out: tuple[TightCell, ...] = ()
+    alone: frozenset[TightCell] = frozenset()
 
     @classmethod
-    def of(cls, core: Core, seen: Sequence[Observation]) -> Self:
-        """Read what was observed of the job type."""
-        if not any(one.ran_out for one in seen):
-            return cls()
-        cells = [
-            (
-                one.ran_out,
-                TypeCell.of(core.resolve(one.placement), batch_of(one), one.accumulation_steps),
-            )
-            for one in seen
-        ]
-        ran = [cell for ran_out, cell in cells if not ran_out]
-        return cls(
-            ran_out=tuple(
-                cell
-                for ran_out, cell in cells
-                if ran_out and not any(one.is_as_tight(cell) for one in ran)
-            )
-        )
+    def of(cls, ran: Iterable[TightCell], ran_out: Iterable[TightCell]) -> Self:
+        """Judge what was observed of a job."""
+        held, out = frozenset(ran), frozenset(ran_out)
+        void = frozenset(cell for cell in out if any(one.is_as_tight(cell) for one in held))
+        return cls(ran_out=tuple(out - void), alone=void - held)
 
-    def refuses(self, asked: TypeCell) -> bool:
+    def __bool__(self) -> bool:
+        return bool(self.ran_out or self.alone)
+
+    def refuse(self, placement: ResolvedPlacement, batch_size: int, micro_batches: int) -> bool:
         """Return whether a cell does not fit, as far as that is known."""
-        return any(asked.is_as_tight(one) for one in self.ran_out)
+        if not self:
+            return False
+        asked = TightCell.of(placement, batch_size, micro_batches)
+        return asked in self.alone or any(asked.is_as_tight(one) for one in self.ran_out)
 
-    def most_samples(self, placement: ResolvedPlacement) -> int | None:
-        """Return the largest batch of one replica that is not refused; None: none is."""
+    def fewer_samples(self, placement: ResolvedPlacement, most: int | None) -> int | None:
+        """Return the largest batch of one replica, up to a most or any, below all refused ones."""
         batches = {one.batch_size for one in self.ran_out}
-        refused = (batch for batch in batches if self.refuses(TypeCell.of(placement, batch, 1)))
-        least = min(refused, default=None)
-        return None if least is None else least - 1
+        ends = [batch - 1 for batch in batches if self.refuse(placement, batch, 1)]
+        return min(ends if most is None else [most, *ends], default=None)
+
+
+#: Of a job that never ran out.
+NO_CELLS = TightCells()
