@@ -105,6 +105,11 @@ def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
             _line("memory-ran-elsewhere", f"{title}, which ran on one other device", once,
                   target=None)
         )  # fmt: skip
+        short = ran_out_elsewhere(by_workload)
+        lines.append(
+            _line("memory-ran-out-elsewhere", f"{title}, which ran out on one other device", short,
+                  target=None)
+        )  # fmt: skip
         lines.append(evaluate_cpu())
     return lines
 
@@ -151,6 +156,24 @@ def observed_elsewhere(held: HeldOut) -> HeldOut:
             bounds = ExcessBounds(ran=float(held.cells[chance.choice(others)].excess[0]))
         cells.append(replace(cell, bounds=bounds))
     return replace(held, cells=cells)
+
+
+def ran_out_elsewhere(held: HeldOut) -> HeldOut:
+    """Answer rows again where one run of the job out of memory on another device is known."""
+    chance = random.Random(0)
+    chosen, cells = [], []
+    for at, (row, cell) in enumerate(zip(held.rows, held.cells, strict=True)):
+        others = [
+            float(seen.excess[0])
+            for one, seen in zip(held.rows, held.cells, strict=True)
+            if one.ran_out and _job_of(one) == _job_of(row) and one.accelerator != row.accelerator
+        ]
+        if others:
+            chosen.append(at)
+            bounds = ExcessBounds(ran_out=max(chance.choice(others), 0.0))
+            cells.append(replace(cell, bounds=bounds))
+    rows, groups = ([of[at] for at in chosen] for of in (held.rows, held.groups))
+    return HeldOut(rows=rows, groups=groups, cells=cells)
 
 
 def _job_of(row: MemoryRow) -> tuple[str, str]:

@@ -24,7 +24,7 @@ from perfmodel.estimator.evidence.tight_cells import NO_CELLS, TightCell, TightC
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import CellStep
-from perfmodel.estimator.placing.memory import excess_bounds
+from perfmodel.estimator.placing.memory import NO_BOUNDS, JobBounds, excess_bounds
 from perfmodel.graph.job import Job
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
@@ -35,7 +35,6 @@ from perfmodel.placement.calibration.correcting.unobserved_script import (
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
-from perfmodel.placement.memory.memory import UNBOUNDED, ExcessBounds
 
 #: Steps of observed cells that are remembered of one job.
 _MOST_MEASURED = 32
@@ -57,7 +56,7 @@ class ObservedJob:
         Where it was observed; words of :class:`.ResolvedPlacement`.
     tight : TightCells
         What does not fit because of that, whatever is counted.
-    bounds : ExcessBounds
+    bounds : JobBounds
         By how much what was observed exceeds the memory that it had; from :func:`.excess_bounds`.
     told : ToldJobs or None
         Observed steps of other jobs that whoever asks tells.
@@ -76,7 +75,7 @@ class ObservedJob:
     tight: TightCells = NO_CELLS
     family: str = ""
     machines: frozenset[str] = frozenset()
-    bounds: ExcessBounds = UNBOUNDED
+    bounds: JobBounds = NO_BOUNDS
     told: ToldJobs | None = None
     strangers: Strangers | None = None
     prior: ResidualPrior = field(default_factory=fitted_prior)
@@ -190,7 +189,7 @@ class _Weighed(NamedTuple):
     calibration: Calibration | None = None
     machines: frozenset[str] = frozenset()
     tight: TightCells = NO_CELLS
-    bounds: ExcessBounds = UNBOUNDED
+    bounds: JobBounds = NO_BOUNDS
 
 
 def _weighed(
@@ -238,9 +237,9 @@ def _those(
     return tuple(seen[at] for at in chosen), tuple(pointers[at] for at in chosen)
 
 
-def bounds_of(observed: ObservedJob | None) -> ExcessBounds:
+def bounds_of(observed: ObservedJob | None) -> JobBounds:
     """Return by how much observed steps exceed the memory they had, if there are any."""
-    return UNBOUNDED if observed is None else observed.bounds
+    return NO_BOUNDS if observed is None else observed.bounds
 
 
 def prior_of(job: Job) -> ResidualPrior:

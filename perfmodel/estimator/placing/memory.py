@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,11 +36,34 @@ from perfmodel.placement.transformers.transformer_shape import TransformerShape
 _DEVIATION = 0.1
 
 
+class JobBounds(NamedTuple):
+    """What observed steps of a job say of the memory that it needs.
+
+    Parameters
+    ----------
+    elsewhere : ExcessBounds
+        On any accelerator.
+    there : mapping of str to ExcessBounds
+        On those that it ran out on, by their names.
+    """
+
+    elsewhere: ExcessBounds = UNBOUNDED
+    there: Mapping[str, ExcessBounds] = MappingProxyType({})
+
+    def on(self, accelerator: AcceleratorSpec) -> ExcessBounds:
+        """Return what is said on one kind of accelerator, whatever the job gets of each."""
+        return self.there.get(accelerator.name, self.elsewhere)
+
+
+#: Of a job of which no step was observed.
+NO_BOUNDS = JobBounds()
+
+
 def tightest_memory(
     prepared: PreparedJob,
     placement: ResolvedPlacement,
     neighbour_bytes: float = 0.0,
-    bounds: ExcessBounds = UNBOUNDED,
+    bounds: JobBounds = NO_BOUNDS,
 ) -> Memory:
     """Return the memory of the accelerator with the least room.
 
@@ -46,12 +71,13 @@ def tightest_memory(
     ----------
     neighbour_bytes : float
         What other jobs hold of it: the step fits where all of them do.
-    bounds : ExcessBounds
-        What observed steps of the job say; from :func:`excess_bounds`.
+    bounds : JobBounds
+        From :func:`excess_bounds`.
     """
     columns = [_memory_on(prepared, placement, kind) for kind in placement.kinds]
-    if bounds is not UNBOUNDED:
-        columns = [replace(one, bounds=bounds) for one in columns]
+    if bounds is not NO_BOUNDS:
+        each = [bounds.on(kind.accelerator) for kind in placement.kinds]
+        columns = [replace(one, bounds=on) for one, on in zip(columns, each, strict=True)]
     estimates = [one.first for one in columns]
     if len(estimates) == 1 and not neighbour_bytes:
         return estimates[0]
@@ -65,18 +91,29 @@ def tightest_memory(
 _Cells = Iterable[tuple[PreparedJob, ResolvedPlacement]]
 
 
-def excess_bounds(ran: _Cells, ran_out: _Cells) -> ExcessBounds:
+def excess_bounds(ran: _Cells, ran_out: _Cells) -> JobBounds:
     """Return by how many deviations observed steps of a job exceed their room.
 
     A step ran on all of its accelerators, and ran out on one of them at least. Beside other jobs
     it may have run out by what they hold, which says nothing of its own need. Where a step ran that
     exceeds its room by more than one that ran out, the latter counts for nothing: something else
-    held the memory.
+    held the memory. By how much a job is counted too low is said of the accelerators that it ran
+    out on; of others, that it is not counted too high.
     """
     most = max(map(_most_excess, ran), default=UNBOUNDED.ran)
-    alone = (cell for cell in ran_out if not cell[1].placement.shared_with)
-    above = (excess for excess in map(_most_excess, alone) if excess > most)
-    return ExcessBounds(most, min(above, default=UNBOUNDED.ran_out))
+    out, there = UNBOUNDED.ran_out, dict[str, float]()
+    for cell in ran_out:
+        excess, (kind, *others) = _most_excess(cell), cell[1].kinds
+        if excess <= most or cell[1].placement.shared_with:
+            continue
+        out = min(out, max(excess, 0.0))
+        if not others:
+            name = kind.accelerator.name
+            there[name] = min(excess, there.get(name, excess))
+    return JobBounds(
+        ExcessBounds(most, out),
+        {name: ExcessBounds(most, min(excess, out)) for name, excess in there.items()},
+    )
 
 
 def _most_excess(cell: tuple[PreparedJob, ResolvedPlacement]) -> float:
@@ -112,13 +149,13 @@ def _read_shape(prepared: PreparedJob, plan: Plan) -> TransformerShape | None:
 
 
 def replica_memory(
-    prepared: PreparedJob, columns: ReplicaColumns, bounds: ExcessBounds = UNBOUNDED
+    prepared: PreparedJob, columns: ReplicaColumns, bounds: JobBounds = NO_BOUNDS
 ) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
     """Return the memory of the accelerator with the least room of each placement.
 
     Parameters
     ----------
-    bounds : ExcessBounds
+    bounds : JobBounds
         As for :func:`tightest_memory`.
 
     Returns
@@ -139,8 +176,12 @@ def replica_memory(
             **kept_otherwise(None, prepared.job),
         ),
     )
-    memory = replace(memory, bounds=bounds)
+    memory = replace(memory, bounds=bounds.elsewhere)
     peak_bytes, fits = memory.peak_bytes, memory.fits
+    for name, there in bounds.there.items():
+        on, known = np.array([spec.name == name for _, spec in held]), replace(memory, bounds=there)
+        peak_bytes = np.where(on, known.peak_bytes, peak_bytes)
+        fits = np.where(on, known.fits, fits)
     tightest = np.lexsort((memory.capacity_bytes - peak_bytes, place))[
         np.searchsorted(place, np.arange(len(columns)))
     ]

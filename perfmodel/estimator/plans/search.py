@@ -19,7 +19,7 @@ from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.evidence.observed import corrected_at_batches
 from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.memory import compiled_columns
+from perfmodel.estimator.placing.memory import JobBounds, compiled_columns
 from perfmodel.estimator.placing.split_replica import (
     SPLIT_BY_MEGATRON_WARNING,
     answered_parts,
@@ -32,7 +32,6 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.memory.memory import (
-    ExcessBounds,
     MemoryColumns,
     columns_of_parts,
     expert_share,
@@ -69,14 +68,14 @@ class CapturedRoom:
         One micro-batch, nothing recomputed.
     kinds : tuple of Kind
         Of accelerators; the one with the least room counts.
-    bounds : ExcessBounds
+    bounds : JobBounds
         By how much observed steps of the job exceed the memory they had.
     """
 
     training: TransformerTraining
     prepared: PreparedJob
     kinds: tuple[Kind, ...]
-    bounds: ExcessBounds
+    bounds: JobBounds
 
     @classmethod
     def of(
@@ -85,7 +84,7 @@ class CapturedRoom:
         prepared: PreparedJob,
         placement: ResolvedPlacement,
         training: TransformerTraining,
-        bounds: ExcessBounds,
+        bounds: JobBounds,
     ) -> CapturedRoom:
         """Capture what the memory of all plans follows from, where that is another step."""
         job = replace(
@@ -113,14 +112,15 @@ class CapturedRoom:
                 if kind.accelerator.kind == "tpu":
                     continue
                 found = self._on(kind, _grown(parts, grown[rows]), columns.data[rows])
-                found = replace(found, bounds=self.bounds)
+                found = replace(found, bounds=self.bounds.on(kind.accelerator))
                 needed[rows] = np.maximum(needed[rows], found.peak_bytes)
                 fits[rows] &= found.fits
         for kind in self.kinds:
             if kind.accelerator.kind == "tpu":
                 compiled = np.array([compiled_memory_bytes(self.training, c) for c in choices])
                 needed = np.maximum(needed, compiled)
-                fits &= replace(compiled_columns(compiled, kind.held), bounds=self.bounds).fits
+                found = compiled_columns(compiled, kind.held)
+                fits &= replace(found, bounds=self.bounds.on(kind.accelerator)).fits
         room = min(kind.held.memory_bytes for kind in self.kinds)
         return PlanRoom(needed_bytes=needed, fits=fits, room_bytes=float(room))
 

@@ -20,6 +20,7 @@ from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
+from perfmodel.estimator.placing.memory import JobBounds
 from perfmodel.estimator.placing.replicas import replica_parts, sharing_of
 from perfmodel.estimator.placing.split_replica import answered_parts
 from perfmodel.estimator.single.plan_engine import needs_no_single, transformer_training
@@ -32,7 +33,7 @@ from perfmodel.placement.feeding.goodput import (
     BatchAdaptation,
     best_batch,
 )
-from perfmodel.placement.memory.memory import ExcessBounds, memory_columns, memory_plan
+from perfmodel.placement.memory.memory import memory_columns, memory_plan
 from perfmodel.placement.plans.plan_answer import job_choice, plan_answer
 from perfmodel.placement.topology.topology import BatchSplit
 from perfmodel.types import Mode
@@ -280,7 +281,7 @@ def at_some_batches(
 
 
 def _most_samples(
-    pair: tuple[PreparedJob, PreparedJob], placement: ResolvedPlacement, bounds: ExcessBounds
+    pair: tuple[PreparedJob, PreparedJob], placement: ResolvedPlacement, bounds: JobBounds
 ) -> int:
     """Return the largest micro-batch that fits every accelerator, by an affine law of memory."""
     most = math.inf
@@ -293,14 +294,15 @@ def _most_samples(
 
 
 def _least_room(
-    prepared: PreparedJob, placement: ResolvedPlacement, bounds: ExcessBounds
+    prepared: PreparedJob, placement: ResolvedPlacement, bounds: JobBounds
 ) -> list[float]:
     """Return by how much the demand on each kind may grow."""
     plan = memory_plan(placement.fabric.plan, placement.count, prepared.job)
     kinds = [kind.held for kind in placement.kinds]
     constants = prepared.memory_constants
     found = memory_columns(prepared.memory_profile, kinds, constants=constants, plan=plan)
-    return [float(room) for room in replace(found, bounds=bounds).room_bytes]
+    on = [replace(found, bounds=bounds.on(kind.accelerator)) for kind in placement.kinds]
+    return [float(one.room_bytes[at]) for at, one in enumerate(on)]
 
 
 def adaptation_of(stated: Mapping[str, Any], most_samples: int | None) -> BatchAdaptation:

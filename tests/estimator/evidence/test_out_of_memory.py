@@ -12,6 +12,7 @@ import pytest
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.evidence.observed_job import observed_job
 from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
+from perfmodel.estimator.placing.memory import JobBounds
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING
 from perfmodel.graph.job import Job
@@ -123,16 +124,36 @@ def test_what_ran_out_beside_others_says_nothing_elsewhere(estimator: Estimator)
     assert not estimator.matrix([JOB], [beside], {0: [seen]}).fits.any()
 
 
+def _bounds(estimator: Estimator, *seen: Observation) -> JobBounds:
+    found = observed_job(estimator.core, estimator.core.prepare(JOB), seen)
+    assert found is not None
+    return found.bounds
+
+
 def test_a_step_ran_out_on_one_accelerator_at_least(estimator: Estimator) -> None:
     # Of 11 and 80 GB it is not known which were too few: those that were tighter, at least.
-    mixed = _ran_out("GTX-1080-Ti+A100-SXM4-80GB")
-    core = estimator.core
-    bounds = [
-        observed_job(core, core.prepare(JOB), [one])
-        for one in (mixed, _ran_out("2xGTX-1080-Ti"))
-    ]  # fmt: skip
-    assert bounds[0] is not None and bounds[1] is not None
-    assert bounds[0].bounds == bounds[1].bounds != ExcessBounds()
+    mixed = _bounds(estimator, _ran_out("GTX-1080-Ti+A100-SXM4-80GB", 2**17))
+    alike = _bounds(estimator, _ran_out("2xGTX-1080-Ti", 2**17))
+    assert mixed.elsewhere == alike.elsewhere
+    assert mixed.elsewhere.ran_out > 0
+    assert mixed.there == {}
+    assert set(alike.there) == {"GTX-1080Ti"}
+
+
+def test_how_far_a_job_is_counted_too_low_is_said_of_its_own_accelerators(
+    estimator: Estimator,
+) -> None:
+    seen, size = _ran_out("A10", 2**15), 2**15 - 2**9
+    bounds = _bounds(estimator, seen)
+    assert bounds.elsewhere == ExcessBounds(ran_out=0.0)
+    assert bounds.there["A10"].ran_out < -1
+    before, there, elsewhere = (
+        _ask(estimator, place, *some, batch_size=size).memory
+        for place, some in (("A10", ()), ("A10", (seen,)), ("RTX-3090", (seen,)))
+    )
+    assert (before.fits, there.fits, elsewhere.fits) == (True, False, True)
+    # Phi(x) of a law that is cut at 0 is twice what it was.
+    assert elsewhere.oom_probability == pytest.approx(2 * (before.oom_probability or 0.0))
 
 
 def test_what_another_job_ran_out_of_says_nothing(estimator: Estimator) -> None:
