@@ -98,7 +98,10 @@ class TightCells:
     @classmethod
     def of(cls, ran: Iterable[TightCell], ran_out: Iterable[TightCell]) -> Self:
         """Judge what was observed of a job."""
-        held, out = frozenset(ran), frozenset(ran_out)
+        out = frozenset(ran_out)
+        if not out:
+            return cls()
+        held = frozenset(ran)
         void = frozenset(cell for cell in out if any(one.is_as_tight(cell) for one in held))
         return cls(ran_out=tuple(out - void), alone=void - held)
 

@@ -183,12 +183,10 @@ class ObservedJobType:
         for one, pointer in zip(own, pointers, strict=True):
             if not one.ran_out:
                 check_possible(one, pointer)
-        tight = NO_CELLS
-        if any(one.ran_out for one in own):
-            tight = TightCells.of(
-                [_tight(core, one) for one in own if not one.ran_out],
-                [_tight(core, one) for one in own if one.ran_out],
-            )
+        tight = TightCells.of(
+            (_tight(core, one) for one in own if not one.ran_out),
+            (_tight(core, one) for one in own if one.ran_out),
+        )
         own = heard([one for one in own if not one.ran_out])
         if of_others:
             told = (told or ToldJobs(core, ())).with_others(of_others)
