@@ -223,10 +223,10 @@ def is_refused(
     observed: ObservedJob | None, prepared: PreparedJob, placement: ResolvedPlacement
 ) -> bool:
     """Return whether a cell does not fit by what ran out of memory, whatever is counted."""
+    if observed is None or not observed.ran_out:
+        return False
     job = prepared.job
-    return observed is not None and observed.tight.refuse(
-        placement, job.batch_size, job.accumulation_steps
-    )
+    return observed.tight.refuse(placement, job.batch_size, job.accumulation_steps)
 
 
 def _those(
