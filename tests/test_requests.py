@@ -176,13 +176,29 @@ def test_observations_of_the_job_come_with_the_question() -> None:
         ({"throughput": 3}, "/observations/0/throughput", "throughput"),
         ({"reporter": "somebody"}, "/observations/0/reporter", "Unknown field 'reporter'"),
         ({"placement": "0xT4"}, "/observations/0/placement", "count"),
+        ({"out_of_memory": True}, "/observations/0/out_of_memory", "has no time"),
+        ({"step_time_s": None, "out_of_memory": False}, "/observations/0/step_time_s", "in its"),
+        (
+            {"step_time_s": None, "sync_time_s": 0.1, "out_of_memory": True},
+            "/observations/0/out_of_memory", "has no time",
+        ),
+        ({"out_of_memory": "yes"}, "/observations/0/out_of_memory", "true or false"),
     ],
-)
+)  # fmt: skip
 def test_a_bad_observation_is_refused(change: dict[str, object], pointer: str, said: str) -> None:
     seen = {"placement": "2xT4", "batch_size": 32, "step_time_s": 0.5, **change}
     with pytest.raises(InvalidInputError, match=said) as caught:
         parse_observations([seen])
     assert str(caught.value.pointer).startswith(pointer)
+
+
+def test_an_observation_may_say_that_it_ran_out_of_memory() -> None:
+    cell = {"placement": "2xT4", "batch_size": 32}
+    ran_out, ran = parse_observations(
+        [{**cell, "out_of_memory": True}, {**cell, "step_time_s": 0.5, "out_of_memory": False}]
+    )
+    assert (ran_out.ran_out, ran_out.sync_time_s, ran.ran_out) == (True, None, False)
+    assert ran_out.cell == ran.cell
 
 
 def test_tensorrt_trains_nothing() -> None:

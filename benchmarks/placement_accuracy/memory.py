@@ -15,7 +15,12 @@ from placement_accuracy.line import Line
 from placement_accuracy.memory_cpu import evaluate_cpu
 
 from perfmodel.features.arrays import BoolArray, FloatArray
-from perfmodel.placement.memory.memory import NEVER_RAN, MemoryColumns, memory_columns
+from perfmodel.placement.memory.memory import (
+    UNBOUNDED,
+    ExcessBounds,
+    MemoryColumns,
+    memory_columns,
+)
 from perfmodel.placement.memory.memory_demand import constants_for
 from perfmodel.placement.memory.memory_parts import MemoryPlan
 from perfmodel.training.placement_fits.fit_memory import fit_rows
@@ -100,6 +105,11 @@ def evaluate(data: Path, *, fast: bool = False) -> list[Line]:
             _line("memory-ran-elsewhere", f"{title}, which ran on one other device", once,
                   target=None)
         )  # fmt: skip
+        short = ran_out_elsewhere(by_workload)
+        lines.append(
+            _line("memory-ran-out-elsewhere", f"{title}, which ran out on one other device", short,
+                  target=None)
+        )  # fmt: skip
         lines.append(evaluate_cpu())
     return lines
 
@@ -141,9 +151,29 @@ def observed_elsewhere(held: HeldOut) -> HeldOut:
     for row, cell in zip(held.rows, held.cells, strict=True):
         device = row.accelerator.name
         others = [at for at in ran[_job_of(row)] if held.rows[at].accelerator.name != device]
-        seen = held.cells[chance.choice(others)].excess[0] if others else NEVER_RAN
-        cells.append(replace(cell, ran=float(seen)))
+        bounds = UNBOUNDED
+        if others:
+            bounds = ExcessBounds(ran=float(held.cells[chance.choice(others)].excess[0]))
+        cells.append(replace(cell, bounds=bounds))
     return replace(held, cells=cells)
+
+
+def ran_out_elsewhere(held: HeldOut) -> HeldOut:
+    """Answer rows again where one run of the job out of memory on another device is known."""
+    chance = random.Random(0)
+    chosen, cells = [], []
+    for at, (row, cell) in enumerate(zip(held.rows, held.cells, strict=True)):
+        others = [
+            float(seen.excess[0])
+            for one, seen in zip(held.rows, held.cells, strict=True)
+            if one.ran_out and _job_of(one) == _job_of(row) and one.accelerator != row.accelerator
+        ]
+        if others:
+            chosen.append(at)
+            bounds = ExcessBounds(ran_out=max(chance.choice(others), 0.0))
+            cells.append(replace(cell, bounds=bounds))
+    rows, groups = ([of[at] for at in chosen] for of in (held.rows, held.groups))
+    return HeldOut(rows=rows, groups=groups, cells=cells)
 
 
 def _job_of(row: MemoryRow) -> tuple[str, str]:

@@ -88,6 +88,6 @@ def _cell(known: dict[str, Any]) -> Cell | None:
     if known["basis"] in (None, Basis.DEFAULT):
         return None
     if not math.isfinite(known["peak_bytes"]):
-        # Of a memory that is not known, a matrix says that it keeps no job away.
-        known["peak_bytes"] = known["fits"] = None
+        # Of a memory that is not known, a matrix says that it keeps no job away, or ran out.
+        known["peak_bytes"], known["fits"] = None, None if known["fits"] else False
     return Cell(**known)

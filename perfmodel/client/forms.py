@@ -112,8 +112,9 @@ class Placement(TypedDict):
 class _Measured(TypedDict):
     placement: str | Placement | Mapping[str, Any]
     batch_size: int
-    step_time_s: float
+    step_time_s: NotRequired[float | None]
     sync_time_s: NotRequired[float | None]
+    out_of_memory: NotRequired[bool | None]
     accumulation_steps: NotRequired[int]
 
 
@@ -130,12 +131,13 @@ class SeenInMatrix(_Measured):
 
 
 class Observation(TypedDict):
-    """A measured step that the service keeps."""
+    """A measured step that the service keeps, or one that ran out of memory."""
 
     job: str | Job
     placement: str | Placement
-    step_time_s: float
+    step_time_s: NotRequired[float | None]
     sync_time_s: NotRequired[float | None]
+    out_of_memory: NotRequired[bool | None]
     batch_size: NotRequired[int]
     accumulation_steps: NotRequired[int]
     software: NotRequired[Mapping[str, str] | None]

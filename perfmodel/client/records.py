@@ -102,8 +102,9 @@ class StoredObservation:
     placement: str | Mapping[str, Any]
     batch_size: int
     accumulation_steps: int
-    step_time_s: float
+    step_time_s: Annotated[float | None, "Null where it ran out of memory."]
     sync_time_s: float | None
+    out_of_memory: bool = False
     software: Annotated[Mapping[str, str], "Versions that were stated beside the job."] = field(
         default_factory=dict
     )

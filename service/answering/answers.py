@@ -28,7 +28,10 @@ def matrix_to_dict(matrix: Table) -> dict[str, Any]:
         "compute_time_s": matrix.compute_time_s,
         "sync_time_s": matrix.sync_time_s,
         "peak_bytes": matrix.peak_bytes,
-        "fits": _or_null(matrix.fits, np.isfinite(matrix.peak_bytes)),
+        # Of a memory that is not known it may still be known that it ran out.
+        "fits": _or_null(
+            matrix.fits, matrix.answered & (np.isfinite(matrix.peak_bytes) | ~matrix.fits)
+        ),
         "basis": basis_names(matrix.basis),
         "out_of_distribution": _or_null(matrix.out_of_distribution, matrix.answered),
         "status": [["ok" if cell else "error" for cell in row] for row in matrix.answered.tolist()],

@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, TypeVar
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator import Estimator, PreparedJob
 from perfmodel.estimator.evidence.observed_job import ObservedJob, observed_job
-from perfmodel.estimator.evidence.observed_rows import weighed_steps
+from perfmodel.estimator.evidence.observed_rows import cells_of, weighed_steps
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.graph.job import Job
@@ -30,9 +30,9 @@ _MOST_JOBS, _MOST_TYPES = 1_024, 256
 
 
 class _Made(NamedTuple, Generic[T]):
-    """What was made of a job, and of what: it is that for as long as this is the same object."""
+    """What was made of a job, and of what: it is that for as long as these are the same objects."""
 
-    of: tuple[Observation, ...] | Strangers
+    of: tuple[object, ...]
     job: T
 
 
@@ -54,20 +54,31 @@ class ObservedJobs:
     def of(self, prepared: PreparedJob) -> ObservedJob | None:
         """Return a job as the stored observations let it appear; None where there are none.
 
-        Strangers are asked about where nothing was observed of the job itself. May wait for the
+        Strangers are asked about where no step was observed of the job itself. May wait for the
         database and for the calibration.
         """
-        seen = () if self._of_types_alone else self._feed.of(prepared.family)
-        if seen:
-            make = partial(self._weighed, prepared, seen)
-            own = _made(self._observed, prepared.key, seen, make)
-            if own is not None:
-                return own
+        own = self._own(prepared)
+        if own is not None and own.observations:
+            return own
         strangers = self.strangers()
         if strangers is None:
+            return own
+        make = partial(self._unobserved_job, prepared, own, strangers)
+        return _made(self._unobserved, prepared.key, (own, strangers), make)
+
+    def _own(self, prepared: PreparedJob) -> ObservedJob | None:
+        """Return what is stored of the job itself; None where nothing is."""
+        seen = () if self._of_types_alone else self._feed.of(prepared.family)
+        if not seen:
             return None
-        make = partial(observed_job, self._estimator.core, prepared, (), strangers)
-        return _made(self._unobserved, prepared.key, strangers, make)
+        return _made(self._observed, prepared.key, (seen,), partial(self._weighed, prepared, seen))
+
+    def _unobserved_job(
+        self, prepared: PreparedJob, own: ObservedJob | None, strangers: Strangers
+    ) -> ObservedJob | None:
+        """Return a job of which no step was observed, with what ran out of memory."""
+        seen = () if own is None else own.all_observations
+        return observed_job(self._estimator.core, prepared, seen, strangers)
 
     def of_type(self, job: Job) -> ObservedJobType:
         """Return a job that is known by its type alone, with what is stored of it and of others."""
@@ -78,10 +89,10 @@ class ObservedJobs:
             return ObservedJobType.of(self._estimator.core, job, seen, strangers)
 
         key = job.reference
-        made = _made(self._types, key, seen, make)
+        made = _made(self._types, key, (seen,), make)
         if made.strangers is not strangers:
             made = replace(made, strangers=strangers)
-            self._types.put(key, _Made(seen, made))
+            self._types.put(key, _Made((seen,), made))
         return made
 
     def strangers(self) -> Strangers | None:
@@ -111,26 +122,27 @@ class ObservedJobs:
         except PerfModelError:
             # What is wrong with the job is said where it is answered.
             return seen
-        return () if observed is None else observed.observations
+        return () if observed is None else observed.all_observations
 
     def known(self, prepared: PreparedJob) -> tuple[bool, ObservedJob | None]:
         """Return whether :meth:`of` would answer from memory, and what; never waits."""
-        seen = self._feed.known(prepared.family)
+        seen, own = self._feed.known(prepared.family), None
         if seen is None:
             return False, None
         if seen:
-            own = self._observed.get(prepared.key)
-            if own is None or own.of is not seen:
+            known = self._observed.get(prepared.key)
+            if known is None or known.of[0] is not seen:
                 return False, None
-            if own.job is not None:
-                return True, own.job
+            own = known.job
+            if own is not None and own.observations:
+                return True, own
         of_all, strangers = self._feed.known(None), self._strangers
         if of_all is None or (() if strangers is None else strangers.observations) is not of_all:
             return False, None
         if strangers is None:
-            return True, None
+            return True, own
         unobserved = self._unobserved.get(prepared.key)
-        if unobserved is None or unobserved.of is not strangers:
+        if unobserved is None or not _is_same(unobserved.of, (own, strangers)):
             return False, None
         return True, unobserved.job
 
@@ -156,7 +168,10 @@ class ObservedJobs:
 
     def _can_be_weighed(self, prepared: PreparedJob, seen: Observation) -> bool:
         try:
-            weighed_steps(self._estimator.core, prepared.job, [seen], [""], "")
+            if seen.ran_out:
+                cells_of(self._estimator.core, prepared.job, [seen], [""])
+            else:
+                weighed_steps(self._estimator.core, prepared.job, [seen], [""], "")
         except InvalidInputError:
             return False
         return True
@@ -165,12 +180,16 @@ class ObservedJobs:
 def _made(
     kept: LruCache[str, _Made[T]],
     key: str,
-    of: tuple[Observation, ...] | Strangers,
+    of: tuple[object, ...],
     make: Callable[[], T],
 ) -> T:
     """Return a job that is kept, made again where it was made of something else."""
     known = kept.get(key)
-    if known is None or known.of is not of:
+    if known is None or not _is_same(known.of, of):
         known = _Made(of, make())
         kept.put(key, known)
     return known.job
+
+
+def _is_same(before: tuple[object, ...], now: tuple[object, ...]) -> bool:
+    return all([one is other for one, other in zip(before, now, strict=True)])

@@ -17,7 +17,7 @@ from service.observations.predicted_cells import Predicted, PredictedCells
 
 #: Observations that one request looks at, where it asks for those of one accelerator.
 _MOST_LOOKED_AT = 2_000
-_BELIEVED = ObservationFilter(state=ObservationState.ACCEPTED)
+_BELIEVED = ObservationFilter(state=ObservationState.ACCEPTED, measured=True)
 #: Observations between two looks at the clock.
 _AT_ONCE = 64
 

@@ -34,7 +34,9 @@ _IN_ONE_TURN = 64
 #: What jobs that were read before take together at most, as JSON.
 _MOST_BYTES = 32 * 2**20
 
-_MEASURED = ("placement", "batch_size", "accumulation_steps", "step_time_s", "sync_time_s")
+_MEASURED = (
+    "placement", "batch_size", "accumulation_steps", "step_time_s", "sync_time_s", "out_of_memory",
+)  # fmt: skip
 _FIELDS = ("job", *_MEASURED, "software", "key", "expires_in_s")
 #: Longest time that may be stated for which an observation counts: a century.
 MOST_EXPIRES_IN_S = 3.2e9
@@ -123,7 +125,8 @@ class ObservationIntake:
         """
         for (stored, bounds), outcome in zip(kept, outcomes, strict=True):
             predicted = bounds.predicted
-            if predicted is None or stored.reason or outcome is not Outcome.ADDED:
+            is_new = outcome is Outcome.ADDED
+            if predicted is None or stored.reason or stored.ran_out or not is_new:
                 continue
             self._dispatcher.metrics.observation(
                 bounds.kind,
@@ -158,7 +161,8 @@ class ObservationIntake:
         Parameters
         ----------
         value : mapping
-            ``{"job": {...} or "<ref>", "placement": ..., "step_time_s": ...}``; ``batch_size`` and
+            ``{"job": {...} or "<ref>", "placement": ..., "step_time_s": ...}``, or
+            ``"out_of_memory": true`` in the place of times; ``batch_size`` and
             ``accumulation_steps`` are the job's, ``sync_time_s`` and ``software`` are not known and
             ``key`` is the hash of the content, unless they are given. Sent again with another
             ``expires_in_s`` it is the same observation.
@@ -190,7 +194,7 @@ class ObservationIntake:
             # The estimator points into a question; here job and placement are of one item.
             error.pointer = pointer + error.pointer
             raise
-        doubt = bounds.doubt_of(seen.step_time_s)
+        doubt = None if seen.ran_out else bounds.doubt_of(seen.step_time_s)
         placement = stored_placement(seen.placement)
         content_hash = _content_hash(stored, seen, placement, software)
         kept = StoredObservation(

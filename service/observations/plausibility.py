@@ -93,7 +93,7 @@ class TypeGuesses:
         known = self._known.get((family, reporter))
         if known is not None and known.taken_back == taken_back and now_s < known.until_s:
             return known.guess
-        seen = self._feed.of(family)
+        seen = [one for one in self._feed.of(family) if not one.ran_out]
         own = [one for one in seen if one.reporter == reporter]
         placements, kept = modelled(self._core, own or seen, job.mode)
         if not kept:
@@ -161,7 +161,7 @@ class Plausibility:
         InvalidInputError
             Nobody's step takes that time, or no answer can be given about the job there.
         """
-        if job.job_type is not None:
+        if job.job_type is not None and not seen.ran_out:
             check_possible(seen, "")
         cell = (stored.ref, seen.batch_size, seen.accumulation_steps, seen.placement)
         bounds = self._cells.get(cell)

@@ -52,13 +52,23 @@ OBSERVATION_EXAMPLES: dict[str, Any] = {
                 "step_time_s": 0.085,
             },
         ]
-    }
+    },
+    "one that ran out of memory": {
+        "observations": [
+            {
+                "job": {"model": "timm/resnet50", "mode": "training", "batch_size": 256},
+                "placement": "T4",
+                "out_of_memory": True,
+                "key": "run-18/killed",
+            },
+        ]
+    },
 }
 
 _COUNT = {"type": "integer", "minimum": 1, "maximum": 2**24}
 _SCHEMA: dict[str, Any] = {
     "type": "object",
-    "required": ["job", "placement", "step_time_s"],
+    "required": ["job", "placement"],
     "additionalProperties": False,
     "properties": {
         "job": {
@@ -76,9 +86,15 @@ _SCHEMA: dict[str, Any] = {
         "batch_size": {**_COUNT, "description": "That of the job, unless it is given."},
         "accumulation_steps": {**_COUNT, "description": "Those of the job, unless given."},
         "step_time_s": {
-            "type": "number",
+            "type": ["number", "null"],
             "exclusiveMinimum": 0,
-            "description": "Seconds of a whole step, all its micro-batches.",
+            "description": "Seconds of a whole step, all its micro-batches; this or "
+            "`out_of_memory` has to be given.",
+        },
+        "out_of_memory": {
+            "type": ["boolean", "null"],
+            "description": "True, in the place of times: the step ran out of the memory of an "
+            "accelerator.",
         },
         "sync_time_s": {
             "type": ["number", "null"],
@@ -138,7 +154,7 @@ _STATE_SCHEMA: dict[str, Any] = {
     openapi_extra=json_body(_LIST, OBSERVATION_EXAMPLES),
 )
 async def observe(request: Request) -> Response:
-    """Keep measured steps; those that are believed count for every later answer about their job.
+    """Keep measured steps, and those that ran out of memory, for later answers about their job.
 
     What is answered is on disk. One observation that cannot be read is refused alone; one that
     cannot be true is kept in quarantine, with the reason. Jobs that were not registered are.
@@ -267,8 +283,9 @@ def _entry(seen: StoredObservation) -> dict[str, Any]:
         "placement": orjson.loads(seen.placement),
         "batch_size": seen.batch_size,
         "accumulation_steps": seen.accumulation_steps,
-        "step_time_s": seen.step_time_s,
+        "step_time_s": None if seen.ran_out else seen.step_time_s,
         "sync_time_s": seen.sync_time_s,
+        "out_of_memory": seen.ran_out,
         "software": dict(seen.software),
         "state": seen.state.value,
         "reason": seen.reason,

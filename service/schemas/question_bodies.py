@@ -206,11 +206,14 @@ ShortPlacement = Annotated[
 
 
 class _Measured(_Strict):
-    """A measured step."""
+    """A measured step, or one that ran out of memory."""
 
     placement: ShortPlacement | PlacementBody
     batch_size: Count
-    step_time_s: Annotated[float, Field(gt=0)]
+    step_time_s: Annotated[float, Field(gt=0)] | None = None
+    out_of_memory: bool | None = Field(
+        None, description="True, in the place of times: the step ran out of memory."
+    )
     sync_time_s: Annotated[float, Field(ge=0)] | None = None
     accumulation_steps: Count | None = 1
 

@@ -321,3 +321,18 @@ def test_training_options_of_a_job_are_asked_for(tmp_path: Path) -> None:
     assert json.loads(adapted)["compute_time_s"] < usual["compute_time_s"]
     refused = _run("predict", *RESNET, "--mixed-precision", "fp8", *on, *MODELS, code=2)
     assert "fp32, bf16, fp16" in refused.stderr
+
+
+def test_a_request_may_say_that_a_step_ran_out_of_memory(tmp_path: Path) -> None:
+    seen = {"placement": "T4", "batch_size": 4, "out_of_memory": True}
+    request = {**_request(), "placement": "T4"}
+    lines = [request, {**request, "observations": [seen]}]
+    lines.append({**request, "observations": [{**seen, "step_time_s": 0.1}]})
+    path = tmp_path / "requests.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    shown = _run("predict", "--jsonl", str(path), *MODELS, code=1).stdout
+    before, after, refused = map(json.loads, shown.splitlines())
+    assert (before["memory"]["fits"], after["memory"]["fits"]) == (True, False)
+    assert any("was observed to run out of memory" in said for said in after["warnings"])
+    assert after["step_time_s"] == before["step_time_s"]
+    assert "has no time" in refused["detail"]

@@ -84,7 +84,8 @@ def _answers(who: Answers, lines: Iterable[bytes]) -> Iterable[tuple[dict[str, A
 def _memory(found: Mapping[str, Any]) -> str:
     room = memory(found["capacity_bytes"])
     if found["peak_bytes"] is None:
-        return f"not known, of {room}"
+        ran_out = ": DOES NOT FIT, as was observed" if found["fits"] is False else ""
+        return f"not known, of {room}{ran_out}"
     need, risk = memory(found["peak_bytes"]), found["oom_probability"]
     doubt = f" (runs out in {percent(risk)} of cases)" if risk and 0.01 < risk < 0.99 else ""
     return f"{need} of {room}: {'fits' if found['fits'] else 'DOES NOT FIT'}{doubt}"

@@ -130,12 +130,12 @@ def guess_of(placements: Sequence[ResolvedPlacement], seen: Sequence[Observation
     """
     return JobTypeGuess.of(
         _alone_s(seen, np.array([placement.count for placement in placements])),
-        np.array([_batch(one) for one in seen], dtype=np.float64),
+        np.array([batch_of(one) for one in seen], dtype=np.float64),
         np.array([slowest(placement.accelerators) for placement in placements]),
     )
 
 
-def _batch(seen: Observation) -> int:
+def batch_of(seen: Observation) -> int:
     """Return the batch of an observed step, which may stand in the name of its job."""
     job = seen.job
     if job is None or job.job_type is None:
@@ -221,7 +221,7 @@ def observed_rows(
             ReplicaColumns.of([placements[row] for row in rows]),
             word=word,
             mode=mode,
-            batch_size=[_batch(seen[row]) for row in rows],
+            batch_size=[batch_of(seen[row]) for row in rows],
             accumulation_steps=accumulation_steps,
         )
         pieces.append(ObservedSteps.of(cells, [seen[row] for row in rows]))

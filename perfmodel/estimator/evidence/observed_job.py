@@ -15,15 +15,16 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed_rows import (
     OBSERVED_JOB,
+    cells_of,
     divided,
-    looked_up,
     weighed_steps,
 )
 from perfmodel.estimator.evidence.strangers import Shift, Strangers
+from perfmodel.estimator.evidence.tight_cells import NO_CELLS, TightCell, TightCells
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import CellStep
-from perfmodel.estimator.placing.memory import most_excess
+from perfmodel.estimator.placing.memory import NO_BOUNDS, JobBounds, excess_bounds
 from perfmodel.graph.job import Job
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
@@ -34,7 +35,6 @@ from perfmodel.placement.calibration.correcting.unobserved_script import (
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
-from perfmodel.placement.memory.memory import NEVER_RAN
 
 #: Steps of observed cells that are remembered of one job.
 _MOST_MEASURED = 32
@@ -49,11 +49,15 @@ class ObservedJob:
     calibration : Calibration or None
         Of its own steps; None where none was observed.
     observations : tuple of Observation
-        Of the job itself.
+        Steps of the job itself.
+    ran_out : tuple of Observation
+        What was seen of the job to run out of memory.
     machines : frozenset of str
         Where it was observed; words of :class:`.ResolvedPlacement`.
-    ran : float
-        By how much its observed steps exceed the memory they ran in; from :func:`.most_excess`.
+    tight : TightCells
+        What does not fit because of that, whatever is counted.
+    bounds : JobBounds
+        By how much what was observed exceeds the memory that it had; from :func:`.excess_bounds`.
     told : ToldJobs or None
         Observed steps of other jobs that whoever asks tells.
     strangers : Strangers or None
@@ -67,9 +71,11 @@ class ObservedJob:
 
     calibration: Calibration | None
     observations: tuple[Observation, ...]
+    ran_out: tuple[Observation, ...] = ()
+    tight: TightCells = NO_CELLS
     family: str = ""
     machines: frozenset[str] = frozenset()
-    ran: float = NEVER_RAN
+    bounds: JobBounds = NO_BOUNDS
     told: ToldJobs | None = None
     strangers: Strangers | None = None
     prior: ResidualPrior = field(default_factory=fitted_prior)
@@ -77,6 +83,11 @@ class ObservedJob:
         default_factory=lambda: LruCache(_MOST_MEASURED), repr=False, compare=False
     )
     _on: dict[str, Calibration | None] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def all_observations(self) -> tuple[Observation, ...]:
+        """All that was observed of the job itself."""
+        return (*self.observations, *self.ran_out)
 
     def on(self, machine: str) -> Calibration | None:
         """Return what counts on a machine, by its word; None where nothing does.
@@ -150,16 +161,18 @@ def observed_job(
         known = _weighed(core, prepared, observations, family)
         if all(one.reporter for one in observations):
             # Stored ones come again, as they are kept or as this returns them; others do not.
-            for one in {key, (said, tuple(map(id, known.own)))}:
+            for one in {key, (said, tuple(map(id, (*known.own, *known.ran_out))))}:
                 core.evidence.put(one, known)
     if known.of_others:
         told = (told or ToldJobs(core, ())).with_others(known.of_others)
     return ObservedJob(
         calibration=known.calibration,
         observations=known.own,
+        ran_out=known.ran_out,
+        tight=known.tight,
         family=family,
         machines=known.machines,
-        ran=known.ran,
+        bounds=known.bounds,
         told=told or None,
         strangers=strangers,
         prior=prior_of(prepared.job),
@@ -171,10 +184,12 @@ class _Weighed(NamedTuple):
 
     observations: tuple[Observation, ...]
     own: tuple[Observation, ...] = ()
+    ran_out: tuple[Observation, ...] = ()
     of_others: tuple[Observation, ...] = ()
     calibration: Calibration | None = None
     machines: frozenset[str] = frozenset()
-    ran: float = NEVER_RAN
+    tight: TightCells = NO_CELLS
+    bounds: JobBounds = NO_BOUNDS
 
 
 def _weighed(
@@ -182,19 +197,49 @@ def _weighed(
 ) -> _Weighed:
     own, pointers, of_others = divided(core, observations, lambda job: job.family == family)
     own = [seen if seen.job is None else replace(seen, job=None) for seen in own]
-    known = _Weighed(tuple(observations), tuple(own), tuple(of_others))
-    if not own:
+    steps, at = _those(own, pointers, ran_out=False)
+    ran_out, out_at = _those(own, pointers, ran_out=True)
+    known = _Weighed(tuple(observations), steps, ran_out, tuple(of_others))
+    if steps:
+        weighed = weighed_steps(core, prepared.job, steps, at, OBSERVED_JOB)
+        known = known._replace(
+            calibration=calibrate(weighed, prior_of(prepared.job)),
+            machines=frozenset(weighed.cells.machine.tolist()),
+        )
+    elif not ran_out:
         return known
-    steps = weighed_steps(core, prepared.job, own, pointers, OBSERVED_JOB)
-    machines = frozenset(steps.cells.machine.tolist())
-    calibration = calibrate(steps, prior_of(prepared.job))
-    ran = most_excess(looked_up(core, prepared.job, cell) for cell in {one.cell for one in own})
-    return known._replace(calibration=calibration, machines=machines, ran=ran)
+    ran = cells_of(core, prepared.job, steps, at)
+    out = cells_of(core, prepared.job, ran_out, out_at)
+    tight = TightCells.of(map(_tight, ran), map(_tight, out))
+    return known._replace(tight=tight, bounds=excess_bounds(ran, out))
 
 
-def ran_of(observed: ObservedJob | None) -> float:
-    """Return by how much observed steps exceed the memory they ran in, if there are any."""
-    return NEVER_RAN if observed is None else observed.ran
+def _tight(cell: tuple[PreparedJob, ResolvedPlacement]) -> TightCell:
+    job, placement = cell[0].job, cell[1]
+    return TightCell.of(placement, job.batch_size, job.accumulation_steps)
+
+
+def is_refused(
+    observed: ObservedJob | None, prepared: PreparedJob, placement: ResolvedPlacement
+) -> bool:
+    """Return whether a cell does not fit by what ran out of memory, whatever is counted."""
+    if observed is None or not observed.ran_out:
+        return False
+    job = prepared.job
+    return observed.tight.refuse(placement, job.batch_size, job.accumulation_steps)
+
+
+def _those(
+    seen: Sequence[Observation], pointers: Sequence[str], *, ran_out: bool
+) -> tuple[tuple[Observation, ...], tuple[str, ...]]:
+    """Return the observations that ran out of memory, or the others, and their pointers."""
+    chosen = [at for at, one in enumerate(seen) if one.ran_out is ran_out]
+    return tuple(seen[at] for at in chosen), tuple(pointers[at] for at in chosen)
+
+
+def bounds_of(observed: ObservedJob | None) -> JobBounds:
+    """Return by how much observed steps exceed the memory they had, if there are any."""
+    return NO_BOUNDS if observed is None else observed.bounds
 
 
 def prior_of(job: Job) -> ResidualPrior:

@@ -80,6 +80,8 @@ def divided(
             own.append(seen)
             pointers.append(pointer)
             continue
+        if seen.ran_out:
+            continue  # says nothing of any other job
         if seen.job.job_type is None:
             weighed_steps(core, seen.job, [seen], [pointer], "")
         else:
@@ -129,6 +131,24 @@ def weighed_steps(
 
 #: As :attr:`.Observation.cell`.
 _Cell = tuple[Placement, int, int]
+
+
+def cells_of(
+    core: Core, job: Job, seen: Sequence[Observation], pointers: Sequence[str]
+) -> list[tuple[PreparedJob, ResolvedPlacement]]:
+    """Return the job and the placement of each observed cell.
+
+    Raises
+    ------
+    InvalidInputError
+        One of them cannot be answered; it is pointed at.
+    """
+    found = {}
+    for one, pointer in zip(seen, pointers, strict=True):
+        if one.cell not in found:
+            with _pointed_at(pointer):
+                found[one.cell] = looked_up(core, job, one.cell, pointer)
+    return [*found.values()]
 
 
 def looked_up(

@@ -40,13 +40,13 @@ class ToldJobs:
     Parameters
     ----------
     observations : iterable of Observation
-        Each with its ``job``. Equal ones count once; one that cannot be weighed is passed over. Of
-        a job that is known by its type alone plain replicas count.
+        Each with its ``job``. Equal ones count once; one that cannot be weighed, or ran out of
+        memory, is passed over. Of a job that is known by its type alone plain replicas count.
     """
 
     def __init__(self, core: Core, observations: Iterable[Observation]) -> None:
         self._core = core
-        named_ones = (_named(core, one) for one in observations)
+        named_ones = (_named(core, one) for one in observations if not one.ran_out)
         self.observations = tuple(sorted(named_ones, key=attrgetter("content")))
         self._machines = _by_machine(core, self.observations)
         self._pieces: dict[tuple[str, str], _Steps] = {}

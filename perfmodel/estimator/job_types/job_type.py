@@ -18,8 +18,10 @@ import numpy.typing as npt
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator.core.core import Core
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import (
     TypeTables,
+    batch_of,
     guess_of,
     guessed_cells,
     modelled,
@@ -28,6 +30,7 @@ from perfmodel.estimator.evidence.guessed_rows import (
 from perfmodel.estimator.evidence.observed_rows import divided
 from perfmodel.estimator.evidence.step_bounds import check_possible
 from perfmodel.estimator.evidence.strangers import Strangers
+from perfmodel.estimator.evidence.tight_cells import NO_CELLS, TightCell, TightCells
 from perfmodel.estimator.evidence.told_jobs import ToldJobs, spread
 from perfmodel.estimator.job_types.levels import with_levels
 from perfmodel.estimator.placing.columns import ReplicaColumns
@@ -84,6 +87,8 @@ class ObservedJobType:
         None where no step of the job can be read by a calibration.
     own : ObservedSteps or None
         The same steps.
+    tight : TightCells
+        What does not fit because the job ran out of memory.
     told : ToldJobs or None
         Observed steps of other jobs that whoever asks tells.
     strangers : Strangers or None
@@ -99,6 +104,7 @@ class ObservedJobType:
     observations: tuple[Observation, ...]
     guess: JobTypeGuess | None = None
     own: ObservedSteps | None = field(default=None, repr=False)
+    tight: TightCells = field(default=NO_CELLS, repr=False)
     told: ToldJobs | None = field(default=None, repr=False)
     strangers: Strangers | None = field(default=None, repr=False)
     prior: ResidualPrior | None = field(default=None, repr=False)
@@ -175,8 +181,13 @@ class ObservedJobType:
         word = type_word(job)
         own, pointers, of_others = divided(core, observations, partial(_is_of, word=word))
         for one, pointer in zip(own, pointers, strict=True):
-            check_possible(one, pointer)
-        own = heard(own)
+            if not one.ran_out:
+                check_possible(one, pointer)
+        tight = TightCells.of(
+            (_tight(core, one) for one in own if not one.ran_out),
+            (_tight(core, one) for one in own if one.ran_out),
+        )
+        own = heard([one for one in own if not one.ran_out])
         if of_others:
             told = (told or ToldJobs(core, ())).with_others(of_others)
         placements, kept = modelled(core, own, job.mode, pointer="/observations")
@@ -185,6 +196,7 @@ class ObservedJobType:
             job=job,
             catalog=core.accelerators,
             observations=tuple(sorted((*own, *of_others), key=attrgetter("content"))),
+            tight=tight,
             told=told or None,
             strangers=strangers,
         )
@@ -193,6 +205,10 @@ class ObservedJobType:
         guess = guess_of(placements, kept)
         steps = observed_rows(guess, placements, kept, word=word, mode=job.mode)
         return replace(found, guess=guess, own=steps)
+
+    def runs_out_on(self, placement: ResolvedPlacement) -> bool:
+        """Return whether what was observed says that it does not fit there."""
+        return self.tight.refuse(placement, own_batch(self.job), self.job.accumulation_steps)
 
     def steps(
         self,
@@ -253,6 +269,10 @@ class ObservedJobType:
             asked += [(other, True) for other in ran_on]
         found = [(self.told.steps(name, word), elsewhere) for name, elsewhere in asked]
         return [(steps, elsewhere) for steps, elsewhere in found if steps is not None]
+
+
+def _tight(core: Core, seen: Observation) -> TightCell:
+    return TightCell.of(core.resolve(seen.placement), batch_of(seen), seen.accumulation_steps)
 
 
 def _is_of(job: Job | None, word: str) -> bool:

@@ -21,6 +21,7 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import TypeTables, is_modelled, observed_cells
 from perfmodel.estimator.evidence.strangers import SAID
+from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.job_types.job_type import JobTypeSteps, ObservedJobType
 from perfmodel.estimator.job_types.limited_steps import limited, not_modelled, seen_under
 from perfmodel.estimator.placing.cells import CellStep, Steps
@@ -88,9 +89,11 @@ def type_steps_over(of: ObservedJobType, columns: ReplicaColumns) -> Steps:
 
 
 def type_estimate(of: ObservedJobType, placement: ResolvedPlacement, cell: CellStep) -> Estimate:
-    """Return the answer of a step on a placement; its memory is not known."""
+    """Return the answer of a step on a placement; of its memory it is known where it ran out."""
     unknown = cell.basis is Basis.DEFAULT
-    told = (NOTHING_KNOWN_WARNING.format(of.job.job_type),) if unknown else ()
+    told = [NOTHING_KNOWN_WARNING.format(of.job.job_type)] if unknown else []
+    runs_out = of.runs_out_on(placement)
+    told += [RAN_OUT_WARNING] if runs_out else []
     parts = cell.parts
     return Estimate(
         throughput=Throughput(
@@ -106,7 +109,8 @@ def type_estimate(of: ObservedJobType, placement: ResolvedPlacement, cell: CellS
         memory=Memory(
             peak_bytes=None,
             capacity_bytes=min(kind.held.memory_bytes for kind in placement.kinds),
-            fits=None,
+            fits=False if runs_out else None,
+            oom_probability=1.0 if runs_out else None,
         ),
         basis=cell.basis,
         out_of_distribution=unknown,

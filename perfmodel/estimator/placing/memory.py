@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +18,8 @@ from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.single.plan_engine import transformer_training
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.memory.memory import (
-    NEVER_RAN,
+    UNBOUNDED,
+    ExcessBounds,
     MemoryColumns,
     kept_otherwise,
     memory_cell,
@@ -33,11 +36,34 @@ from perfmodel.placement.transformers.transformer_shape import TransformerShape
 _DEVIATION = 0.1
 
 
+class JobBounds(NamedTuple):
+    """What observed steps of a job say of the memory that it needs.
+
+    Parameters
+    ----------
+    elsewhere : ExcessBounds
+        On any accelerator.
+    there : mapping of str to ExcessBounds
+        On those that it ran out on, by their names.
+    """
+
+    elsewhere: ExcessBounds = UNBOUNDED
+    there: Mapping[str, ExcessBounds] = MappingProxyType({})
+
+    def on(self, accelerator: AcceleratorSpec) -> ExcessBounds:
+        """Return what is said on one kind of accelerator, whatever the job gets of each."""
+        return self.there.get(accelerator.name, self.elsewhere)
+
+
+#: Of a job of which no step was observed.
+NO_BOUNDS = JobBounds()
+
+
 def tightest_memory(
     prepared: PreparedJob,
     placement: ResolvedPlacement,
     neighbour_bytes: float = 0.0,
-    ran: float = NEVER_RAN,
+    bounds: JobBounds = NO_BOUNDS,
 ) -> Memory:
     """Return the memory of the accelerator with the least room.
 
@@ -45,12 +71,13 @@ def tightest_memory(
     ----------
     neighbour_bytes : float
         What other jobs hold of it: the step fits where all of them do.
-    ran : float
-        As :func:`most_excess` of the job's steps that were seen to run.
+    bounds : JobBounds
+        From :func:`excess_bounds`.
     """
     columns = [_memory_on(prepared, placement, kind) for kind in placement.kinds]
-    if ran > NEVER_RAN:
-        columns = [replace(one, ran=ran) for one in columns]
+    if bounds is not NO_BOUNDS:
+        each = [bounds.on(kind.accelerator) for kind in placement.kinds]
+        columns = [replace(one, bounds=on) for one, on in zip(columns, each, strict=True)]
     estimates = [one.first for one in columns]
     if len(estimates) == 1 and not neighbour_bytes:
         return estimates[0]
@@ -60,22 +87,39 @@ def tightest_memory(
     return replace(least, fits=False, oom_probability=1.0)
 
 
-def most_excess(cells: Iterable[tuple[PreparedJob, ResolvedPlacement]]) -> float:
-    """Return by how many deviations steps that ran exceed their room; never less than the truth.
+#: Cells that were observed: a job at its batch, and where it ran.
+_Cells = Iterable[tuple[PreparedJob, ResolvedPlacement]]
 
-    Returns
-    -------
-    float
-        The most over all steps and accelerators; :data:`.NEVER_RAN` for no step.
+
+def excess_bounds(ran: _Cells, ran_out: _Cells) -> JobBounds:
+    """Return by how many deviations observed steps of a job exceed their room.
+
+    A step ran on all of its accelerators, and ran out on one of them at least. Beside other jobs
+    it may have run out by what they hold, which says nothing of its own need. Where a step ran that
+    exceeds its room by more than one that ran out, the latter counts for nothing: something else
+    held the memory. By how much a job is counted too low is said of the accelerators that it ran
+    out on; of others, that it is not counted too high.
     """
-    return max(
-        (
-            float(_memory_on(prepared, placement, kind).excess[0])
-            for prepared, placement in cells
-            for kind in placement.kinds
-        ),
-        default=NEVER_RAN,
+    most = max(map(_most_excess, ran), default=UNBOUNDED.ran)
+    out, there = UNBOUNDED.ran_out, dict[str, float]()
+    for cell in ran_out:
+        excess, (kind, *others) = _most_excess(cell), cell[1].kinds
+        if excess <= most or cell[1].placement.shared_with:
+            continue
+        out = min(out, max(excess, 0.0))
+        if not others:
+            name = kind.accelerator.name
+            there[name] = min(excess, there.get(name, excess))
+    return JobBounds(
+        ExcessBounds(most, out),
+        {name: ExcessBounds(most, min(excess, out)) for name, excess in there.items()},
     )
+
+
+def _most_excess(cell: tuple[PreparedJob, ResolvedPlacement]) -> float:
+    """Return by how many deviations a step exceeds its room where it does most."""
+    prepared, placement = cell
+    return max(float(_memory_on(prepared, placement, kind).excess[0]) for kind in placement.kinds)
 
 
 def _memory_on(prepared: PreparedJob, placement: ResolvedPlacement, kind: Kind) -> MemoryColumns:
@@ -105,13 +149,13 @@ def _read_shape(prepared: PreparedJob, plan: Plan) -> TransformerShape | None:
 
 
 def replica_memory(
-    prepared: PreparedJob, columns: ReplicaColumns, ran: float = NEVER_RAN
+    prepared: PreparedJob, columns: ReplicaColumns, bounds: JobBounds = NO_BOUNDS
 ) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
     """Return the memory of the accelerator with the least room of each placement.
 
     Parameters
     ----------
-    ran : float
+    bounds : JobBounds
         As for :func:`tightest_memory`.
 
     Returns
@@ -132,8 +176,12 @@ def replica_memory(
             **kept_otherwise(None, prepared.job),
         ),
     )
-    memory = replace(memory, ran=ran)
+    memory = replace(memory, bounds=bounds.elsewhere)
     peak_bytes, fits = memory.peak_bytes, memory.fits
+    for name, there in bounds.there.items():
+        on, known = np.array([spec.name == name for _, spec in held]), replace(memory, bounds=there)
+        peak_bytes = np.where(on, known.peak_bytes, peak_bytes)
+        fits = np.where(on, known.fits, fits)
     tightest = np.lexsort((memory.capacity_bytes - peak_bytes, place))[
         np.searchsorted(place, np.arange(len(columns)))
     ]

@@ -17,9 +17,9 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.evidence.observed import corrected_at_batches
-from perfmodel.estimator.evidence.observed_job import ObservedJob, ran_of
+from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.memory import compiled_columns
+from perfmodel.estimator.placing.memory import JobBounds, compiled_columns
 from perfmodel.estimator.placing.split_replica import (
     SPLIT_BY_MEGATRON_WARNING,
     answered_parts,
@@ -68,14 +68,14 @@ class CapturedRoom:
         One micro-batch, nothing recomputed.
     kinds : tuple of Kind
         Of accelerators; the one with the least room counts.
-    ran : float
-        By how much observed steps of the job exceed the memory they ran in.
+    bounds : JobBounds
+        By how much observed steps of the job exceed the memory they had.
     """
 
     training: TransformerTraining
     prepared: PreparedJob
     kinds: tuple[Kind, ...]
-    ran: float
+    bounds: JobBounds
 
     @classmethod
     def of(
@@ -84,7 +84,7 @@ class CapturedRoom:
         prepared: PreparedJob,
         placement: ResolvedPlacement,
         training: TransformerTraining,
-        ran: float,
+        bounds: JobBounds,
     ) -> CapturedRoom:
         """Capture what the memory of all plans follows from, where that is another step."""
         job = replace(
@@ -94,7 +94,7 @@ class CapturedRoom:
             selective_checkpointing=False,
         )
         one = prepared if job == prepared.job else core.prepare(job)
-        return cls(training=training, prepared=one, kinds=placement.kinds, ran=ran)
+        return cls(training=training, prepared=one, kinds=placement.kinds, bounds=bounds)
 
     def __call__(self, choices: Sequence[PlanChoice]) -> PlanRoom:
         """Return the memory of some plans."""
@@ -112,14 +112,15 @@ class CapturedRoom:
                 if kind.accelerator.kind == "tpu":
                     continue
                 found = self._on(kind, _grown(parts, grown[rows]), columns.data[rows])
-                found = replace(found, ran=self.ran)
+                found = replace(found, bounds=self.bounds.on(kind.accelerator))
                 needed[rows] = np.maximum(needed[rows], found.peak_bytes)
                 fits[rows] &= found.fits
         for kind in self.kinds:
             if kind.accelerator.kind == "tpu":
                 compiled = np.array([compiled_memory_bytes(self.training, c) for c in choices])
                 needed = np.maximum(needed, compiled)
-                fits &= replace(compiled_columns(compiled, kind.held), ran=self.ran).fits
+                found = compiled_columns(compiled, kind.held)
+                fits &= replace(found, bounds=self.bounds.on(kind.accelerator)).fits
         room = min(kind.held.memory_bytes for kind in self.kinds)
         return PlanRoom(needed_bytes=needed, fits=fits, room_bytes=float(room))
 
@@ -299,7 +300,7 @@ def search(
             training=training,
             observed=observed,
         ),
-        room_of=CapturedRoom.of(core, prepared, placement, training, ran_of(observed)),
+        room_of=CapturedRoom.of(core, prepared, placement, training, bounds_of(observed)),
         most=most,
     )
     said = [text for one in alone for text in one.warnings if text != NO_ROOM_WARNING]

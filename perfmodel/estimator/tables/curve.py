@@ -14,7 +14,8 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.evidence.observed import Correction
-from perfmodel.estimator.evidence.observed_job import ObservedJob, ran_of
+from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of, is_refused
+from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.job_types.job_type_answers import (
     type_estimate,
@@ -125,7 +126,7 @@ class Curve:
             **plain,
             **columns,
             "peak_bytes": [peak if isfinite(peak) else None for peak, _ in known],
-            "fits": [fits if isfinite(peak) else None for peak, fits in known],
+            "fits": [fits if isfinite(peak) or not fits else None for peak, fits in known],
             "basis": [basis.value for basis in self.basis],
             "warnings": list(self.warnings),
         }
@@ -163,7 +164,7 @@ def draw_curve(
         return _of_estimates(spec, asked, answers)
     predictions = {spec.name: core.predictions([(prepared, spec)])[0]}
     columns = _columns(spec, asked)
-    peak_bytes, fits = replica_memory(prepared, columns, ran_of(observed))
+    peak_bytes, fits = replica_memory(prepared, columns, bounds_of(observed))
     steps = replicated_steps([prepared], [predictions], columns)
     if observed is not None or prepared.job.script:
         correction = Correction()
@@ -171,8 +172,11 @@ def draw_curve(
         correction.apply()
     prediction = predictions[spec.name]
     placement = core.resolve(placement_of(max(asked.counts), asked))
+    refused = _refused(core, prepared, asked, observed)
+    fits[1:] &= ~refused
     of_counts = dict.fromkeys(text for texts in steps.said.values() for text in texts)
     said = (*prediction.warnings, *placement.warnings, *of_counts, *prepared.warnings)
+    said += (RAN_OUT_WARNING,) if refused.any() else ()
     return _of_steps(
         spec,
         steps,
@@ -184,6 +188,16 @@ def draw_curve(
         model_version=prediction.model_version,
         warnings=(*said, *(() if fits[1:].all() else (NO_ROOM_WARNING,))),
     )
+
+
+def _refused(
+    core: Core, prepared: PreparedJob, asked: CurveQuestion, observed: ObservedJob | None
+) -> npt.NDArray[np.bool_]:
+    """Return which counts are refused by what ran out of memory, shape (counts,)."""
+    if observed is None or not observed.tight:
+        return np.zeros(len(asked.counts), dtype=np.bool_)
+    placements = (core.resolve(placement_of(count, asked)) for count in asked.counts)
+    return np.array([is_refused(observed, prepared, placement) for placement in placements])
 
 
 def draw_curve_of_type(core: Core, of: ObservedJobType, asked: CurveQuestion) -> Curve:
@@ -203,13 +217,17 @@ def draw_curve_of_type(core: Core, of: ObservedJobType, asked: CurveQuestion) ->
         steps = type_steps_over(of, _columns(spec, asked))
     answers = [type_estimate(of, one, steps.at((0, at))) for at, one in enumerate(placements)]
     unknown = np.full(len(asked.counts), np.nan)
+    runs_out = [
+        bool(of.tight) and of.runs_out_on(core.resolve(placement_of(n, asked)))
+        for n in asked.counts
+    ]
     return _of_steps(
         spec,
         steps,
         asked,
         peak_bytes=unknown,
         # A memory that is not known is no reason to keep a job away.
-        fits=np.isnan(unknown),
+        fits=~np.array(runs_out, dtype=np.bool_),
         coverage=answers[0].throughput.coverage,
         out_of_distribution=answers[0].out_of_distribution,
         model_version=answers[0].model_version,

@@ -11,13 +11,13 @@ from perfmodel.client.answers import Breakdown, Throughput
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed import corrected_step
-from perfmodel.estimator.evidence.observed_job import ObservedJob, ran_of
+from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of, is_refused
+from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cell, CellStep
 from perfmodel.estimator.placing.memory import tightest_memory
 from perfmodel.estimator.placing.placed import captured_step, predicted_cell
 from perfmodel.placement.estimate import Estimate
-from perfmodel.placement.memory.memory import NEVER_RAN
 from perfmodel.placement.topology.topology import Plan
 from perfmodel.types import RUNG, Basis
 
@@ -68,16 +68,16 @@ def answer_of(cell: Cell, observed: ObservedJob | None = None) -> Estimate:
     # Of a job that is said to be a script something is known without any observation.
     if observed is None and not cell.prepared.job.script:
         return estimate_of(cell, captured_step(cell))
-    return estimate_of(cell, corrected_step(cell, observed), ran_of(observed))
+    return estimate_of(cell, corrected_step(cell, observed), observed)
 
 
-def estimate_of(cell: Cell, step: CellStep, ran: float = NEVER_RAN) -> Estimate:
+def estimate_of(cell: Cell, step: CellStep, observed: ObservedJob | None = None) -> Estimate:
     """Return the answer that says what a step on a placement rests on.
 
     Parameters
     ----------
-    ran : float
-        As for :func:`.tightest_memory`.
+    observed : ObservedJob or None
+        What is known of its memory; the step is corrected.
     """
     prepared, placement, predictions, _ = cell
     slowest = predictions[0]
@@ -86,9 +86,12 @@ def estimate_of(cell: Cell, step: CellStep, ran: float = NEVER_RAN) -> Estimate:
     parts, rate, tokens = step.parts, step.samples_per_second, prepared.step.tokens_per_sample
     # What was observed beside its neighbours had room beside them.
     beside_bytes = 0.0 if step.basis is Basis.MEASURED else step.neighbour_bytes
-    memory = tightest_memory(prepared, placement, beside_bytes, ran)
+    memory = tightest_memory(prepared, placement, beside_bytes, bounds_of(observed))
     said = [text for prediction in predictions for text in prediction.warnings]
     said += (*placement.warnings, *step.warnings, *prepared.warnings)
+    if is_refused(observed, prepared, placement):
+        memory = replace(memory, fits=False, oom_probability=1.0)
+        said.append(RAN_OUT_WARNING)
     if memory.fits is False:
         said.append(NO_ROOM_WARNING)
     return Estimate(

@@ -14,8 +14,9 @@ from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed import Correction
-from perfmodel.estimator.evidence.observed_job import ObservedJob
+from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of, is_refused
 from perfmodel.estimator.evidence.strangers import Strangers
+from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.job_types.job_type_answers import type_estimate, type_steps
@@ -43,7 +44,6 @@ from perfmodel.estimator.tables.table import (
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
-from perfmodel.placement.memory.memory import NEVER_RAN
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.types import RUNG, Basis, Mode
 
@@ -132,7 +132,6 @@ class Filling:
     ) -> None:
         self._core, self._prepared, self.resolved = core, prepared, resolved
         self._predictions, self.observed, self._beside = predictions, observed, beside
-        self._ran = {row: one.ran for row, one in observed.items()}
         shape = (len(prepared), len(resolved))
         self._numbers = {name: np.full(shape, np.nan) for name in NUMBERS}
         self._rung = np.full(shape, -1, dtype=np.int8)
@@ -167,7 +166,8 @@ class Filling:
                 steps = replicated_steps(jobs, predictions, replicas)
                 self._put(rows, columns, jobs, steps, replicas)
                 for row, job in zip(rows, jobs, strict=True):
-                    peak_bytes, fits = replica_memory(job, replicas, self._ran.get(row, NEVER_RAN))
+                    bounds = bounds_of(self.observed.get(row))
+                    peak_bytes, fits = replica_memory(job, replicas, bounds)
                     self._numbers["peak_bytes"][row, columns] = peak_bytes
                     self._fits[row, columns] = fits
 
@@ -210,6 +210,20 @@ class Filling:
             self._fits[target] |= rung == RUNG[Basis.MEASURED]
             self._out[target] &= rung > RUNG[Basis.CALIBRATED]
             self._said |= dict.fromkeys(text for texts in steps.said.values() for text in texts)
+            self._refuse(rows, columns)
+
+    def _refuse(self, rows: list[int], columns: list[int]) -> None:
+        """Refuse cells by what ran out of memory."""
+        for row in rows:
+            observed, prepared = self.observed.get(row), self._prepared[row]
+            if observed is None or prepared is None or not observed.tight:
+                continue
+            for column in columns:
+                placement = self.resolved[column]
+                assert placement is not None
+                if is_refused(observed, prepared, placement):
+                    self._fits[row, column] = False
+                    self._said[RAN_OUT_WARNING] = None
 
     def _put_steps(self, target: Any, steps: Steps) -> None:
         shape = steps.samples_per_second.shape
@@ -259,7 +273,7 @@ class Filling:
                 estimate = self.estimate(row, column)
                 self._said |= dict.fromkeys(estimate.warnings)
                 # A memory that is not known is no reason to keep a job away.
-                self._fits[row, column] = True
+                self._fits[row, column] = estimate.memory.fits is not False
                 self._out[row, column] = estimate.out_of_distribution
         return errors
 
@@ -291,8 +305,8 @@ class Filling:
     def _fill_cell(self, at: tuple[int, int], cell: Cell) -> None:
         steps = Steps.row([captured_step(cell)])
         self._put([at[0]], [at[1]], [cell.prepared], steps)
-        beside_bytes, ran = steps.neighbour_bytes, self._ran.get(at[0], NEVER_RAN)
-        memory = tightest_memory(cell.prepared, cell.placement, beside_bytes, ran)
+        beside_bytes, bounds = steps.neighbour_bytes, bounds_of(self.observed.get(at[0]))
+        memory = tightest_memory(cell.prepared, cell.placement, beside_bytes, bounds)
         self._numbers["peak_bytes"][at], self._fits[at] = memory.peak_bytes, memory.fits
 
     # -- the table ------------------------------------------------------------------------------
@@ -314,7 +328,7 @@ class Filling:
             return type_estimate(self._types[row], placement, step)
         predictions = [self._predictions[row][spec.name] for spec in placement.accelerators]
         cell = Cell(prepared, placement, predictions)
-        return estimate_of(cell, step, self._ran.get(row, NEVER_RAN))
+        return estimate_of(cell, step, self.observed.get(row))
 
     def table(self) -> Table:
         """Return what was filled, as columns."""

@@ -16,10 +16,11 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import is_weighed
 from perfmodel.estimator.evidence.observed import corrected_at_batches
-from perfmodel.estimator.evidence.observed_job import ObservedJob, ran_of
+from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
+from perfmodel.estimator.placing.memory import JobBounds
 from perfmodel.estimator.placing.replicas import replica_parts, sharing_of
 from perfmodel.estimator.placing.split_replica import answered_parts
 from perfmodel.estimator.single.plan_engine import needs_no_single, transformer_training
@@ -60,7 +61,10 @@ def best_goodput(
     stated = stated_adaptation(prepared.job, placement)
     said = at_some_batches(core, prepared)
     own, more = said[-2:]
-    adaptation = adaptation_of(stated, _most_samples((own, more), placement, ran_of(observed)))
+    most_samples: int | None = _most_samples((own, more), placement, bounds_of(observed))
+    if observed is not None:
+        most_samples = observed.tight.fewer_samples(placement, most_samples)
+    adaptation = adaptation_of(stated, most_samples)
     bare = [bare_step(core, one) for one in said]
     steps = ReplicaSteps.of(core, bare, placement)
     known = answer_cell(core, bare[-2], placement)
@@ -87,7 +91,7 @@ def bare_step(core: Core, prepared: PreparedJob) -> PreparedJob:
 
 
 def best_goodput_of_type(of: ObservedJobType, placement: ResolvedPlacement) -> Batch:
-    """Return the same of a job type; what fits the memory is not known.
+    """Return the same of a job type; of its memory it is known where it ran out.
 
     Raises
     ------
@@ -108,7 +112,8 @@ def best_goodput_of_type(of: ObservedJobType, placement: ResolvedPlacement) -> B
         # Gradients are exchanged in the last micro-batch alone.
         return parts.step_time_s + (accumulation - 1) * parts.compute_s
 
-    return best_batch(adaptation_of(stated, None), placement.count, step_times)
+    most_samples = of.tight.fewer_samples(placement, None)
+    return best_batch(adaptation_of(stated, most_samples), placement.count, step_times)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -276,11 +281,11 @@ def at_some_batches(
 
 
 def _most_samples(
-    pair: tuple[PreparedJob, PreparedJob], placement: ResolvedPlacement, ran: float
+    pair: tuple[PreparedJob, PreparedJob], placement: ResolvedPlacement, bounds: JobBounds
 ) -> int:
     """Return the largest micro-batch that fits every accelerator, by an affine law of memory."""
     most = math.inf
-    low, high = (_least_room(one, placement, ran) for one in pair)
+    low, high = (_least_room(one, placement, bounds) for one in pair)
     first, second = (one.job.batch_size for one in pair)
     for few, many in zip(low, high, strict=True):
         each = max((few - many) / (second - first), 1.0)
@@ -288,13 +293,16 @@ def _most_samples(
     return max(int(most), 0)
 
 
-def _least_room(prepared: PreparedJob, placement: ResolvedPlacement, ran: float) -> list[float]:
+def _least_room(
+    prepared: PreparedJob, placement: ResolvedPlacement, bounds: JobBounds
+) -> list[float]:
     """Return by how much the demand on each kind may grow."""
     plan = memory_plan(placement.fabric.plan, placement.count, prepared.job)
     kinds = [kind.held for kind in placement.kinds]
     constants = prepared.memory_constants
     found = memory_columns(prepared.memory_profile, kinds, constants=constants, plan=plan)
-    return [float(room) for room in replace(found, ran=ran).room_bytes]
+    on = [replace(found, bounds=bounds.on(kind.accelerator)) for kind in placement.kinds]
+    return [float(one.room_bytes[at]) for at, one in enumerate(on)]
 
 
 def adaptation_of(stated: Mapping[str, Any], most_samples: int | None) -> BatchAdaptation:

@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import parse_job
-from perfmodel.graph.json_values import as_count, as_number, as_object, refuse_unknown, shown
+from perfmodel.graph.json_values import (
+    as_count,
+    as_flag,
+    as_number,
+    as_object,
+    refuse_unknown,
+    shown,
+)
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.topology import Placement
 
 #: Most observations that one request may carry.
 MOST_OBSERVATIONS = 1000
 
+#: Time of a step that ran out of memory: it never ends.
+RAN_OUT_S = math.inf
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Observation:
-    """One cell of a job that was measured.
+    """One cell of a job that was measured, or that ran out of memory.
 
     Parameters
     ----------
     batch_size : int
         Samples per replica and micro-batch.
     step_time_s : float
-        Whole step, all micro-batches.
+        Whole step, all micro-batches; :data:`RAN_OUT_S` of one that ran out of memory.
     sync_time_s : float or None
         The part of it logged as synchronisation of gradients.
     accumulation_steps : int
@@ -52,6 +63,11 @@ class Observation:
         return self.placement, self.batch_size, self.accumulation_steps
 
     @property
+    def ran_out(self) -> bool:
+        """Whether it ran out of memory: it then has no time, and says what does not fit."""
+        return self.step_time_s == RAN_OUT_S
+
+    @property
     def content(self) -> tuple[object, ...]:
         """What sorts observations, whichever came first."""
         return (
@@ -74,7 +90,10 @@ def heard(observations: Sequence[Observation]) -> list[Observation]:
 
 
 #: Who reported a step is not for whoever asks to say.
-_FIELDS = tuple(one.name for one in dataclasses.fields(Observation) if one.name != "reporter")
+_FIELDS = (
+    *(one.name for one in dataclasses.fields(Observation) if one.name != "reporter"),
+    "out_of_memory",
+)
 
 
 def parse_observations(value: object, *, pointer: str = "/observations") -> tuple[Observation, ...]:
@@ -84,8 +103,9 @@ def parse_observations(value: object, *, pointer: str = "/observations") -> tupl
     ----------
     value : sequence or None
         Each ``{"placement": ..., "batch_size": ..., "step_time_s": ..., "sync_time_s": ...}``;
-        ``sync_time_s`` and ``accumulation_steps`` may be left out. ``job`` says that another job
-        was measured; its batch size may be left out there.
+        ``sync_time_s`` and ``accumulation_steps`` may be left out. ``"out_of_memory": true`` in
+        the place of times says that it ran out of memory. ``job`` says that another job was
+        measured; its batch size may be left out there.
 
     Raises
     ------
@@ -146,20 +166,12 @@ def parse_observation(value: object, pointer: str) -> Observation:
     """Read one observation; as :func:`parse_observations`."""
     fields = as_object(value, pointer, what="An observation")
     refuse_unknown(fields, _FIELDS, pointer)
-    for name in ("placement", "batch_size", "step_time_s"):
+    for name in ("placement", "batch_size"):
         if fields.get(name) is None:
             raise InvalidInputError(
                 f"An observation needs the field {name!r}.", pointer=f"{pointer}/{name}"
             )
-    step_time_s = as_number("step_time_s", fields["step_time_s"], f"{pointer}/step_time_s")
-    sync = fields.get("sync_time_s")
-    if sync is not None:
-        sync = as_number("sync_time_s", sync, f"{pointer}/sync_time_s", least=0.0)
-        if sync > step_time_s:
-            raise InvalidInputError(
-                f"sync_time_s is a part of step_time_s; got {sync} of {step_time_s}.",
-                pointer=f"{pointer}/sync_time_s",
-            )
+    step_time_s, sync = _times(fields, pointer)
     steps = fields.get("accumulation_steps")
     batch_size = as_count("batch_size", fields["batch_size"], f"{pointer}/batch_size")
     return Observation(
@@ -174,6 +186,36 @@ def parse_observation(value: object, pointer: str) -> Observation:
         if fields.get("job") is None
         else _observed_job(fields["job"], batch_size, f"{pointer}/job"),
     )
+
+
+def _times(fields: Mapping[str, object], pointer: str) -> tuple[float, float | None]:
+    """Read the time of a step and of its synchronisation, or that it ran out of memory."""
+    step, sync, ran_out = (
+        fields.get(name) for name in ("step_time_s", "sync_time_s", "out_of_memory")
+    )
+    if ran_out is not None and as_flag("out_of_memory", ran_out, f"{pointer}/out_of_memory"):
+        if step is not None or sync is not None:
+            raise InvalidInputError(
+                "A step that ran out of memory has no time; leave step_time_s and sync_time_s out, "
+                "or out_of_memory.",
+                pointer=f"{pointer}/out_of_memory",
+            )
+        return RAN_OUT_S, None
+    if step is None:
+        raise InvalidInputError(
+            "An observation needs the field 'step_time_s', or out_of_memory: true in its place.",
+            pointer=f"{pointer}/step_time_s",
+        )
+    step_time_s = as_number("step_time_s", step, f"{pointer}/step_time_s")
+    if sync is None:
+        return step_time_s, None
+    sync_time_s = as_number("sync_time_s", sync, f"{pointer}/sync_time_s", least=0.0)
+    if sync_time_s > step_time_s:
+        raise InvalidInputError(
+            f"sync_time_s is a part of step_time_s; got {sync} of {step_time_s}.",
+            pointer=f"{pointer}/sync_time_s",
+        )
+    return step_time_s, sync_time_s
 
 
 def _observed_job(value: object, batch_size: int, pointer: str) -> Job:

@@ -17,25 +17,28 @@ with ``n`` and ``sigma`` fitted on runs that ran and on runs that ran out; 1 whe
 more than there is. A step fits where that is one half at most.
 
 The residual is the job's. Where a step of it ran whose need exceeds its room by ``z`` deviations
-(the argument of ``Phi``), the residual is at most ``-z``. A ``z`` above 0 says that the job is
-counted too high by that much, and the residual is one around it. Of a step that exceeds its room by
-``x`` deviations
+(the argument of ``Phi``), the residual is at most ``-z``; where one ran out that exceeds it by
+``w``, it is above ``-w``. A ``z`` above 0 says that the job is counted too high by that much, a
+``w`` below 0 too low, and the residual is one around it. Of a step that exceeds its room by ``x``
+deviations
 
 .. math::
 
-    P(\text{runs out}) = 1 - \frac{\Phi(m - x)}{\Phi(m - z)}, \quad m = \max(z, 0)
+    P(\text{runs out}) = 1 - \frac{\Phi(m - x) - \Phi(m - w)}{\Phi(m - z) - \Phi(m - w)},
+    \quad m = \min(\max(z, 0), w)
 
-or 0 where ``x`` is not above ``z``.
+or 0 where ``x`` is not above ``z``, and 1 where it is not below ``w``.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -71,8 +74,24 @@ _CLEAR = 4.0
 #: Deviations that stand for no room at all.
 _NO_ROOM = 25.0
 
-#: The most by which steps exceed their room, where none was seen to run.
-NEVER_RAN = -math.inf
+
+class ExcessBounds(NamedTuple):
+    """By how many deviations steps of a job exceed their room, as far as they were observed.
+
+    Parameters
+    ----------
+    ran : float
+        Those that ran, at most.
+    ran_out : float
+        Those that ran out of memory, at least; above ``ran``.
+    """
+
+    ran: float = -math.inf
+    ran_out: float = math.inf
+
+
+#: Of a job of which no step was observed.
+UNBOUNDED = ExcessBounds()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,8 +110,8 @@ class MemoryColumns:
         The part of the rest that is enough.
     deviation : float
         Of the logarithm of what the rest needs, > 0.
-    ran : float
-        By how many deviations steps of the job that ran exceed their room, at most.
+    bounds : ExcessBounds
+        What was observed of the job.
     """
 
     demand_bytes: FloatArray
@@ -101,7 +120,7 @@ class MemoryColumns:
     full_bytes: FloatArray
     need_share: FloatArray
     deviation: float
-    ran: float = NEVER_RAN
+    bounds: ExcessBounds = UNBOUNDED
 
     @cached_property
     def excess(self) -> FloatArray:
@@ -119,7 +138,7 @@ class MemoryColumns:
     @cached_property
     def oom_probability(self) -> FloatArray:
         """How likely each step runs out of memory, shape (cells,)."""
-        return oom_probability(self.excess, self.ran)
+        return oom_probability(self.excess, self.bounds)
 
     @property
     def fits(self) -> npt.NDArray[np.bool_]:
@@ -151,8 +170,8 @@ class MemoryColumns:
     def room_bytes(self) -> FloatArray:
         """By how much the demand may grow until the step does not fit; below 0 if it does not."""
         room_bytes = self.capacity_bytes - self.certain_bytes
-        if self.ran > NEVER_RAN:
-            room_bytes = room_bytes * math.exp(self.deviation * _excess_at_the_edge(self.ran))
+        if self.bounds != UNBOUNDED:
+            room_bytes = room_bytes * math.exp(self.deviation * _excess_at_the_edge(self.bounds))
         return room_bytes / self.need_share + self.certain_bytes - self.demand_bytes
 
 
@@ -376,34 +395,44 @@ def excess_of(need_bytes: FloatArray, room_bytes: FloatArray, deviation: float) 
     return np.minimum(np.log(need_bytes / room) / deviation, _NO_ROOM)
 
 
-def oom_probability(excess: FloatArray, ran: float = NEVER_RAN) -> FloatArray:
+def oom_probability(excess: FloatArray, bounds: ExcessBounds = UNBOUNDED) -> FloatArray:
     """Return how likely a need is above the room for it, 0 or 1 where it is clear.
 
     Parameters
     ----------
     excess : ndarray, shape (cells,)
         Deviations by which the need exceeds the room; from :func:`excess_of`.
-    ran : float
-        The most by which it did in steps of the job that ran.
+    bounds : ExcessBounds
+        By how many it did in observed steps of the job.
 
     Examples
     --------
     >>> oom_probability(np.array([-9.0, 0.0, 9.0])).tolist()
     [0.0, 0.5, 1.0]
-    >>> oom_probability(np.array([2.0, 8.0]), ran=2.0).tolist()
+    >>> oom_probability(np.array([2.0, 8.0]), ExcessBounds(ran=2.0)).tolist()
+    [0.0, 1.0]
+    >>> oom_probability(np.array([-8.0, -2.0]), ExcessBounds(ran_out=-2.0)).tolist()
     [0.0, 1.0]
     """
-    middle = max(ran, 0.0)
-    least, most = max(ran, -_CLEAR), middle + _CLEAR
-    ran_at_all = _beyond(ran - middle)
-    inside = [1.0 - _beyond(x - middle) / ran_at_all for x in excess.clip(least, most).tolist()]
+    middle, ran_at_all, out_at_all = _left(bounds)
+    least, most = max(bounds.ran, middle - _CLEAR), min(bounds.ran_out, middle + _CLEAR)
+    left = max(ran_at_all - out_at_all, sys.float_info.min)
+    inside = [
+        1.0 - (_beyond(x - middle) - out_at_all) / left for x in excess.clip(least, most).tolist()
+    ]
     return np.where(excess > most, 1.0, np.where(excess <= least, 0.0, inside))
 
 
-def _excess_at_the_edge(ran: float) -> float:
+def _excess_at_the_edge(bounds: ExcessBounds) -> float:
     """Return the excess at which a step is as likely to run as not."""
-    middle = max(ran, 0.0)
-    return middle - NormalDist().inv_cdf(_beyond(ran - middle) / 2)
+    middle, ran_at_all, out_at_all = _left(bounds)
+    return middle - NormalDist().inv_cdf((ran_at_all + out_at_all) / 2)
+
+
+def _left(bounds: ExcessBounds) -> tuple[float, float, float]:
+    """Return the middle of the normal law that is left, and how much of it lies below each end."""
+    middle = min(max(bounds.ran, 0.0), bounds.ran_out)
+    return middle, _beyond(bounds.ran - middle), _beyond(bounds.ran_out - middle)
 
 
 def _beyond(deviations: float) -> float:

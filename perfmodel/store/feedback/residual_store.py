@@ -14,7 +14,7 @@ from perfmodel.store.sql.connections import Connections, now
 from perfmodel.store.sql.records import record_from
 from perfmodel.store.sql.shared_store import SharedStore, insert_new
 from perfmodel.store.sql.tables import JOBS, OBSERVATIONS, RESIDUALS
-from perfmodel.store.state.observation_records import ObservationState
+from perfmodel.store.state.observation_records import IS_MEASURED, ObservationState
 from perfmodel.store.state.observations import stored_observation
 
 _RESIDUAL, _SEEN = RESIDUALS.c, OBSERVATIONS.c
@@ -44,6 +44,8 @@ class ResidualStore(SharedStore):
     def uncompared(self, *, limit: int, after: int | None = None) -> tuple[Uncompared, ...]:
         """Return accepted observations without a residual, oldest first.
 
+        What ran out of memory has no time that could be compared.
+
         Parameters
         ----------
         after : int or None
@@ -52,7 +54,7 @@ class ResidualStore(SharedStore):
         query = (
             select(OBSERVATIONS, JOBS.c.content.label("content"))
             .join(JOBS, _SEEN.job_ref == JOBS.c.ref)
-            .where(_SEEN.state == ObservationState.ACCEPTED.value)
+            .where(_SEEN.state == ObservationState.ACCEPTED.value, IS_MEASURED)
             .order_by(_SEEN.id)
             .limit(limit)
         )
@@ -128,12 +130,12 @@ class ResidualStore(SharedStore):
     def counts(self) -> Compared:
         """Return how many accepted observations are compared, left out, and waiting."""
         accepted = select(func.count()).select_from(OBSERVATIONS)
-        accepted = accepted.where(_SEEN.state == ObservationState.ACCEPTED.value)
+        accepted = accepted.where(_SEEN.state == ObservationState.ACCEPTED.value, IS_MEASURED)
         found = (
             select(func.count(), func.count(_RESIDUAL.predicted_s))
             .select_from(RESIDUALS)
             .join(OBSERVATIONS, _RESIDUAL.observation == _SEEN.id)
-            .where(_SEEN.state == ObservationState.ACCEPTED.value)
+            .where(_SEEN.state == ObservationState.ACCEPTED.value, IS_MEASURED)
         )
         with self._connections.reading() as connection:
             everything = int(connection.execute(accepted).scalar_one())
@@ -150,7 +152,7 @@ def _counting() -> Select[Any]:
     return (
         select(RESIDUALS, *told, _SEEN.batch_size)
         .join(OBSERVATIONS, _RESIDUAL.observation == _SEEN.id)
-        .where(_SEEN.state == ObservationState.ACCEPTED.value)
+        .where(_SEEN.state == ObservationState.ACCEPTED.value, IS_MEASURED)
     )
 
 

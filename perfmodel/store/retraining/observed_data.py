@@ -11,7 +11,7 @@ from sqlalchemy import select
 from perfmodel.store.sql.records import record_from
 from perfmodel.store.sql.shared_store import SharedStore
 from perfmodel.store.sql.tables import CAMPAIGN_TASKS, JOBS, OBSERVATIONS
-from perfmodel.store.state.observation_records import ObservationState
+from perfmodel.store.state.observation_records import IS_MEASURED, ObservationState
 
 #: Rows of one look.
 _AT_ONCE = 2_000
@@ -54,7 +54,10 @@ class ObservedDataStore(SharedStore):
     """Reads what was observed and what campaigns measured."""
 
     def newest_accepted(self, most: int) -> list[AcceptedObservation]:
-        """Return the newest accepted observations with their jobs, oldest first."""
+        """Return the newest accepted steps with their jobs, oldest first.
+
+        Those that ran out of memory teach no time.
+        """
         found: list[AcceptedObservation] = []
         for rows in self._accepted():
             found += rows
@@ -67,7 +70,7 @@ class ObservedDataStore(SharedStore):
         query = (
             select(OBSERVATIONS, JOBS.c.content)
             .join(JOBS, table.job_ref == JOBS.c.ref)
-            .where(table.state == ObservationState.ACCEPTED.value)
+            .where(table.state == ObservationState.ACCEPTED.value, IS_MEASURED)
             .order_by(table.id.desc())
             .limit(_AT_ONCE)
         )

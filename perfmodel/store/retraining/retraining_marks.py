@@ -17,7 +17,7 @@ from perfmodel.store.sql.tables import (
     RETRAINING_MARKS,
     RETRAININGS,
 )
-from perfmodel.store.state.observation_records import ObservationState
+from perfmodel.store.state.observation_records import IS_MEASURED, ObservationState
 
 #: What an alarm advises for which a model is learned anew.
 _REMEDY = "retrain"
@@ -57,7 +57,7 @@ class Arrivals:
     time_s : float
         POSIX seconds of the database.
     observations : int
-        Accepted ones, counted no further than was asked for.
+        Accepted steps, counted no further than was asked for.
     records : int
         Finished tasks of campaigns, all that there are.
     alarm : Alarm or None
@@ -130,7 +130,8 @@ def _time(connection: Connection) -> float:
 
 def _accepted(connection: Connection, after: int, most: int) -> int:
     table = OBSERVATIONS.c
-    newer = select(table.id).where(table.id > after, table.state == ObservationState.ACCEPTED.value)
+    accepted = table.state == ObservationState.ACCEPTED.value
+    newer = select(table.id).where(table.id > after, accepted, IS_MEASURED)
     counted = select(func.count()).select_from(newer.limit(most).subquery())
     return int(connection.execute(counted).scalar_one()) if most else 0
 

@@ -12,7 +12,7 @@ from perfmodel.store.sql.connections import now
 from perfmodel.store.sql.records import record_from
 from perfmodel.store.sql.shared_store import SharedStore, insert_new
 from perfmodel.store.sql.tables import ASKED_QUESTIONS, OBSERVATIONS, SHADOW_ANSWERS
-from perfmodel.store.state.observation_records import ObservationState
+from perfmodel.store.state.observation_records import IS_MEASURED, ObservationState
 
 #: Comparisons of two versions that are kept, beyond those of questions that are still kept, and
 #: pairs of versions of which any are.
@@ -122,6 +122,7 @@ class ComparisonStore(SharedStore):
             seen.accumulation_steps == mine.accumulation_steps,
             or_(seen.placement == mine.placement, seen.placement == mine.named_placement),
             seen.state == ObservationState.ACCEPTED,
+            IS_MEASURED,
         )
         query = (
             select(mine.question, seen.step_time_s, seen.received_at)

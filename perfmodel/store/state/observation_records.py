@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 from sqlalchemy import ColumnElement
 
@@ -34,7 +36,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredObservation:
-    """A measured step as it is kept.
+    """A measured step as it is kept, or one that ran out of memory.
 
     Parameters
     ----------
@@ -47,6 +49,8 @@ class StoredObservation:
         Tells an observation that is sent again from another of the same key.
     placement : str
         As JSON.
+    step_time_s : float
+        Infinite of one that ran out of memory.
     reason : str or None
         Why it is, or was, quarantined.
     reporter : str
@@ -78,6 +82,15 @@ class StoredObservation:
     expires_in_s: float | None = None
     expires_at: str | None = None
 
+    @property
+    def ran_out(self) -> bool:
+        """Whether it ran out of memory, and has no time."""
+        return self.step_time_s == math.inf
+
+
+#: Of rows: it was measured, and did not run out of memory.
+IS_MEASURED = OBSERVATIONS.c.step_time_s < math.inf
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ObservationFilter:
@@ -91,6 +104,8 @@ class ObservationFilter:
         They were received then or later, and earlier than that; UTC, as ``received_at``.
     expired_at : str or None
         They said that they would count no longer then.
+    measured : True or None
+        True: they did not run out of memory.
     """
 
     family: str | None = None
@@ -100,6 +115,7 @@ class ObservationFilter:
     after: str | None = None
     before: str | None = None
     expired_at: str | None = None
+    measured: Literal[True] | None = None
 
     def conditions(self) -> list[ColumnElement[bool]]:
         """Return what holds for the rows that are meant."""
@@ -112,6 +128,7 @@ class ObservationFilter:
             (self.after, table.received_at >= (self.after or "")),
             (self.before, table.received_at < (self.before or "")),
             (self.expired_at, table.expires_at <= (self.expired_at or "")),
+            (self.measured, IS_MEASURED),
         )
         return [condition for value, condition in stated if value is not None]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from itertools import chain, islice
@@ -35,6 +35,7 @@ from perfmodel.store.sql.tables import JOBS, OBSERVATIONS, RESIDUALS
 from perfmodel.store.state.jobs import StoredJob
 from perfmodel.store.state.observation_records import (
     EVERY_OBSERVATION,
+    IS_MEASURED,
     ObservationFilter,
     ObservationState,
     Outcome,
@@ -160,16 +161,17 @@ class ObservationStore(SharedStore):
         A job that reports each of its steps must not crowd out what it reached elsewhere: of one
         cell (placement, batch, accumulation) only the newest few count. A reporter of many cells
         must not crowd out the others: the newest cell of each counts first, then the second of
-        each, and so on while there is room.
+        each, and so on while there is room. What ran out of memory takes no room of steps.
 
         Parameters
         ----------
         family : str or None
-            Of jobs, without their content, which whoever asks knows; None: of all jobs, with it.
+            Of jobs, without their content, which whoever asks knows; None: of all jobs, with it,
+            and steps alone: what ran out of memory says nothing of other jobs.
         most : int
-            In all.
+            Of steps in all, and of those that ran out of memory.
         of_one_cell : int
-            Of one cell and reporter.
+            Of one cell and reporter, likewise.
         before_revision : int or None
             Those that counted before this transaction; None: all.
         """
@@ -190,7 +192,10 @@ class ObservationStore(SharedStore):
                 )
             ]
             cells.sort(key=lambda cell: (cell.turn, -cell.rows[0]))
-            chosen = list(islice(chain.from_iterable(cell.rows for cell in cells), most))
+            chosen: list[int] = []
+            for measured in (True,) if family is None else (True, False):
+                alike_rows = (cell.rows for cell in cells if cell.measured is measured)
+                chosen += islice(chain.from_iterable(alike_rows), most)
             query = (
                 select(OBSERVATIONS, JOBS.c.content.label("content"))
                 .join(JOBS, table.job_ref == JOBS.c.ref)
@@ -268,10 +273,14 @@ class ObservationStore(SharedStore):
 
 
 class _Cell(NamedTuple):
-    """A cell of one reporter: the numbers of its newest rows, and how many cells are newer."""
+    """A cell of one reporter: the numbers of its newest rows, and how many alike are newer.
+
+    It was measured, or else ran out of memory.
+    """
 
     turn: int
     rows: list[int]
+    measured: bool
 
 
 def _newest(
@@ -281,7 +290,7 @@ def _newest(
     at: str,
     most: int,
     of_one_cell: int,
-) -> Iterable[_Cell]:
+) -> Iterator[_Cell]:
     """Return the cells that somebody reported last and still count, the newest first.
 
     The oldest of their rows is looked up before, in an index alone: a planner that has to stop
@@ -293,14 +302,17 @@ def _newest(
     oldest = connection.execute(numbers.limit(1).offset(most - 1)).scalar_one_or_none()
     lasting = or_(table.expires_at.is_(None), table.expires_at > at)
     query = select(
-        table.id, table.family, table.placement, table.batch_size, table.accumulation_steps
-    ).where(table.id >= (oldest or 0), lasting, *own)
+        table.id, IS_MEASURED.label("measured"), table.family, table.placement, table.batch_size,
+        table.accumulation_steps,
+    ).where(table.id >= (oldest or 0), lasting, *own)  # fmt: skip
     cells: dict[tuple[object, ...], list[int]] = {}
     for row in connection.execute(query.order_by(table.id.desc())):
         rows = cells.setdefault(tuple(row[1:]), [])
         if len(rows) < of_one_cell:
             rows.append(row.id)
-    return (_Cell(turn, rows) for turn, rows in enumerate(cells.values()))
+    for measured in (True, False):
+        of_kind = (rows for cell, rows in cells.items() if bool(cell[0]) is measured)
+        yield from (_Cell(turn, rows, measured) for turn, rows in enumerate(of_kind))
 
 
 def _reporters(connection: Connection, alike: _Conditions) -> Sequence[str]:

@@ -15,7 +15,7 @@ from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.estimator.placing.split_replica import SPLIT_BY_MEGATRON_WARNING
 from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.job import Job
-from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.calibration.observation import RAN_OUT_S, Observation
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plan_steps.plan_cells import Checkpointing
 from perfmodel.placement.plans.plan_search import PlanRanking, RankedPlan
@@ -158,6 +158,27 @@ def test_what_ran_lets_more_plans_fit(estimator: Estimator, found: PlanRanking) 
     )
     ranking = estimator.search(JOB, HOST, [seen], global_batch=256, most=6)
     assert ranking.too_large < found.too_large
+
+
+def test_what_ran_out_leaves_fewer_plans_and_their_times(
+    estimator: Estimator, found: PlanRanking
+) -> None:
+    plain = Checkpointing.NONE
+    choice = next(one.choice for one in found.plans if one.choice.checkpointing is plain)
+    seen = Observation(
+        placement=replace(HOST, plan=choice.plan),
+        batch_size=choice.micro_batch,
+        accumulation_steps=choice.micro_batches,
+        step_time_s=RAN_OUT_S,
+    )
+    ranking = estimator.search(JOB, HOST, [seen], global_batch=256, most=6)
+    assert ranking.too_large > found.too_large
+    before, after = (
+        {one.choice: one.step_time_s for one in some.plans} for some in (found, ranking)
+    )
+    assert choice not in after
+    assert before.keys() & after.keys()
+    assert all(after[one] == before[one] for one in before.keys() & after.keys())
 
 
 def test_observed_steps_count_in_a_search_as_they_do_in_answers(

@@ -16,7 +16,7 @@ from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.estimator.tables.ranking import Criterion, Ranked, RankQuestion
 from perfmodel.graph.job import Job
-from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.calibration.observation import RAN_OUT_S, Observation
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import Mode, Precision
 
@@ -122,6 +122,18 @@ def test_what_ran_lets_larger_batches_fit(estimator: Estimator) -> None:
     took_s = estimator.estimate(large, place).step_time_s
     seen = Observation(placement=place, batch_size=2 * most, step_time_s=took_s)
     assert _best(estimator, job, "4xA10", (seen,))[1].batch_size >= 2 * most
+
+
+def test_what_ran_out_lets_smaller_batches_fit_alone(estimator: Estimator) -> None:
+    job = replace(IMAGES, adaptation=_adaptation(1e7, 64, 2**16))
+    most = _best(estimator, job, "4xA10")[1].batch_size
+    seen = Observation(
+        placement=parse_placement("4xA10"), batch_size=most // 2, step_time_s=RAN_OUT_S
+    )
+    best = _best(estimator, job, "4xA10", (seen,))[1]
+    assert best.batch_size < most // 2
+    asked = replace(job, batch_size=best.batch_size, accumulation_steps=best.accumulation_steps)
+    assert estimator.estimate(asked, parse_placement("4xA10"), (seen,)).memory.fits
 
 
 def test_steps_observed_at_other_batches_count_at_all_of_them(estimator: Estimator) -> None:

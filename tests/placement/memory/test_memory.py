@@ -11,6 +11,7 @@ from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.graph.job import Job
 from perfmodel.placement.fitted import fitted
 from perfmodel.placement.memory.memory import (
+    ExcessBounds,
     excess_of,
     expert_share,
     memory_columns,
@@ -291,19 +292,47 @@ def test_the_chance_is_that_of_a_normal_residual() -> None:
 
 def test_what_ran_bounds_the_residual_of_the_job() -> None:
     # It ran with a deviation to spare: 1 - Phi(-0.5) / Phi(1) = 1 - 0.30854 / 0.84134.
-    chance = oom_probability(np.array([-1.5, -1.0, 0.5]), ran=-1.0)
+    chance = oom_probability(np.array([-1.5, -1.0, 0.5]), ExcessBounds(ran=-1.0))
     assert chance == pytest.approx([0.0, 0.0, 0.6333], abs=1e-4)
     # It ran though it exceeds its room by two: 1 - Phi(-1) / Phi(0) = 1 - 0.15866 / 0.5.
-    chance = oom_probability(np.array([2.0, 3.0, 7.0]), ran=2.0)
+    chance = oom_probability(np.array([2.0, 3.0, 7.0]), ExcessBounds(ran=2.0))
     assert chance == pytest.approx([0.0, 0.6827, 1.0], abs=1e-4)
 
 
-@pytest.mark.parametrize("ran", [-math.inf, -2.0, 1.0, 5.0, 24.0])
-def test_the_room_ends_where_a_step_no_longer_fits(ran: float) -> None:
+def test_what_ran_out_bounds_it_from_the_other_side() -> None:
+    # It ran out a deviation beyond its room: 1 - (Phi(-0.5) - Phi(-1)) / (1 - Phi(-1))
+    # = 1 - (0.30854 - 0.15866) / 0.84134.
+    chance = oom_probability(np.array([0.5, 1.0, 1.5]), ExcessBounds(ran_out=1.0))
+    assert chance == pytest.approx([0.8219, 1.0, 1.0], abs=1e-4)
+    # It ran out with two to spare: 1 - (Phi(1) - Phi(0)) / (1 - Phi(0)) = 1 - 0.34134 / 0.5.
+    chance = oom_probability(np.array([-7.0, -3.0, -2.0]), ExcessBounds(ran_out=-2.0))
+    assert chance == pytest.approx([0.0, 0.3173, 1.0], abs=1e-4)
+    # It ran at the room and ran out a deviation beyond: 1 - (Phi(-0.5) - Phi(-1)) / (0.5 - Phi(-1))
+    # = 1 - 0.14988 / 0.34134.
+    chance = oom_probability(np.array([0.0, 0.5, 1.0]), ExcessBounds(ran=0.0, ran_out=1.0))
+    assert chance == pytest.approx([0.0, 0.5609, 1.0], abs=1e-4)
+
+
+def test_bounds_that_meet_leave_no_doubt() -> None:
+    for ran in (-9.0, -1.0, 0.0, 3.0, 26.0):
+        ran_out = math.nextafter(ran, math.inf)
+        chance = oom_probability(np.array([ran - 1, ran, ran_out]), ExcessBounds(ran, ran_out))
+        assert chance.tolist() == [0.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        *(ExcessBounds(ran=ran) for ran in (-math.inf, -2.0, 1.0, 5.0, 24.0)),
+        *(ExcessBounds(ran_out=ran_out) for ran_out in (-9.0, -2.0, 1.0, 24.0)),
+        *(ExcessBounds(*both) for both in ((-3.0, -1.0), (-1.0, 2.0), (2.0, 2.5))),
+    ],
+)
+def test_the_room_ends_where_a_step_no_longer_fits(bounds: ExcessBounds) -> None:
     columns = memory_columns(PROFILE, [CATALOG.get("V100-SXM2-16GB")])
-    columns = dataclasses.replace(columns, ran=ran)
+    columns = dataclasses.replace(columns, bounds=bounds)
     for share, expected in ((0.999, True), (1.001, False)):
-        demand = columns.demand_bytes + share * columns.room_bytes
+        demand = share * (columns.demand_bytes + columns.room_bytes)
         assert dataclasses.replace(columns, demand_bytes=demand).fits.tolist() == [expected]
 
 

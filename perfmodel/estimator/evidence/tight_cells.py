@@ -1,0 +1,126 @@
+"""What does not fit because the job ran out of memory where it needed no more, whatever is counted.
+
+Of two cells it is often known which is tighter: it needs no less and has no more room. A cell does
+not fit that is as tight as one that ran out of memory. Where a step ran that is as tight as that
+one, something else held the memory: then the very cell alone is refused, unless it ran itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Self
+
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
+from perfmodel.placement.topology.topology import REPLICAS, Neighbour, Plan
+
+#: Said of a cell that is refused by this.
+RAN_OUT_WARNING = (
+    "The step was observed to run out of memory, or one of the job that needs no more and had no "
+    "less room."
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TightCell:
+    """What the memory of a step of one job depends on.
+
+    Parameters
+    ----------
+    batch_size, micro_batches : int
+        Of one replica and step; more need no less.
+    room_bytes : float
+        What the job holds of the accelerator that has least.
+    kinds : frozenset of str
+        Of accelerators: a GPU needs other amounts than a TPU.
+    ranks : int
+        Accelerators; beyond one they hold buckets of gradients.
+    plan : Plan
+        How they divide the job, but for the degree of data parallelism.
+    shared_with : tuple of Neighbour
+        Jobs that hold memory beside it.
+    """
+
+    batch_size: int
+    micro_batches: int
+    room_bytes: float
+    kinds: frozenset[str]
+    ranks: int
+    plan: Plan
+    shared_with: tuple[Neighbour, ...]
+
+    @classmethod
+    def of(cls, placement: ResolvedPlacement, batch_size: int, micro_batches: int) -> Self:
+        """Return the cell of a batch on a placement."""
+        return cls(
+            batch_size=batch_size,
+            micro_batches=micro_batches,
+            room_bytes=min(float(kind.held.memory_bytes) for kind in placement.kinds),
+            kinds=frozenset(kind.held.kind for kind in placement.kinds),
+            ranks=placement.count,
+            plan=replace(placement.fabric.plan, data=None),
+            shared_with=placement.named.shared_with,
+        )
+
+    def is_as_tight(self, other: TightCell) -> bool:
+        """Return whether it is sure to need no less than another, with no more room."""
+        same = ("kinds", "plan", "shared_with")
+        return (
+            all(getattr(self, name) == getattr(other, name) for name in same)
+            and self.batch_size >= other.batch_size
+            and self.micro_batches >= other.micro_batches
+            and self.room_bytes <= other.room_bytes
+            and self._has_as_many_ranks(other)
+        )
+
+    def _has_as_many_ranks(self, other: TightCell) -> bool:
+        # What is shared out becomes less with their number; of the rest each holds all.
+        if self.plan == REPLICAS:
+            return self.ranks > 1 or other.ranks == 1
+        return self.ranks == other.ranks
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TightCells:
+    """Cells of one job that ran out of memory.
+
+    Parameters
+    ----------
+    ran_out : tuple of TightCell
+        Those of which none that is as tight ran.
+    alone : frozenset of TightCell
+        The others that never ran themselves.
+    """
+
+    ran_out: tuple[TightCell, ...] = ()
+    alone: frozenset[TightCell] = frozenset()
+
+    @classmethod
+    def of(cls, ran: Iterable[TightCell], ran_out: Iterable[TightCell]) -> Self:
+        """Judge what was observed of a job."""
+        out = frozenset(ran_out)
+        if not out:
+            return cls()
+        held = frozenset(ran)
+        void = frozenset(cell for cell in out if any(one.is_as_tight(cell) for one in held))
+        return cls(ran_out=tuple(out - void), alone=void - held)
+
+    def __bool__(self) -> bool:
+        return bool(self.ran_out or self.alone)
+
+    def refuse(self, placement: ResolvedPlacement, batch_size: int, micro_batches: int) -> bool:
+        """Return whether a cell does not fit, as far as that is known."""
+        if not self:
+            return False
+        asked = TightCell.of(placement, batch_size, micro_batches)
+        return asked in self.alone or any(asked.is_as_tight(one) for one in self.ran_out)
+
+    def fewer_samples(self, placement: ResolvedPlacement, most: int | None) -> int | None:
+        """Return the largest batch of one replica, up to a most or any, below all refused ones."""
+        batches = {one.batch_size for one in self.ran_out}
+        ends = [batch - 1 for batch in batches if self.refuse(placement, batch, 1)]
+        return min(ends if most is None else [most, *ends], default=None)
+
+
+#: Of a job that never ran out.
+NO_CELLS = TightCells()
