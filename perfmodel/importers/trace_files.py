@@ -6,6 +6,7 @@ whoever imports it must tell. Traces that end too early are refused.
 
 from __future__ import annotations
 
+import hashlib
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from perfmodel.importers.published import (
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.traces.analysis.explanation import TraceExplanation, explain_trace
 from perfmodel.traces.formats.registry import read_trace
+from perfmodel.traces.trace import Trace
 
 _SOURCE = "traces"
 _LICENCE = "not stated"
@@ -72,12 +74,20 @@ def import_traces(files: Sequence[Path], told: TracedJob) -> Imported:
     steps: list[PublishedStep] = []
     placements: list[PublishedPlacement] = []
     rejected: list[RejectedRow] = []
+    read: dict[bytes, Path] = {}
     for file in files:
         try:
             found = _explained(file, told)
         except InvalidTraceError as error:
             rejected.append(RejectedRow(file=file.name, line=0, reason=error.message))
             continue
+        fingerprint = _fingerprint(found.trace)
+        if fingerprint in read:
+            first = read[fingerprint].name
+            reason = f"it holds the same kernels at the same times as {first}"
+            rejected.append(RejectedRow(file=file.name, line=0, reason=reason))
+            continue
+        read[fingerprint] = file
         if reason := _not_joined(found):
             rejected.append(RejectedRow(file=file.name, line=0, reason=reason))
         else:
@@ -100,7 +110,8 @@ def _explained(file: Path, told: TracedJob) -> TraceExplanation:
     trace = read_trace(file)
     if not trace.complete:
         raise InvalidTraceError(
-            f"{file.name} ends too early: its sums are too small to be learned from."
+            f"{file.name} ends too early, or lacks times of kernels: its sums are too small to be "
+            "learned from. `perfmodel trace` says which."
         )
     found = explain_trace(trace, accelerator=told.accelerator)
     if found.accelerator is None:
@@ -111,6 +122,15 @@ def _explained(file: Path, told: TracedJob) -> TraceExplanation:
     if not len(trace.kernels):
         raise InvalidTraceError(f"Nothing ran on a device in {file.name}.")
     return found
+
+
+def _fingerprint(trace: Trace) -> bytes:
+    """Return what traces of one run have in common, however they are packed and called."""
+    kernels = trace.kernels
+    digest = hashlib.blake2b("\0".join(trace.names).encode(errors="replace"))
+    for column in (kernels.name, kernels.start_ns, kernels.duration_ns, kernels.calls):
+        digest.update(column.tobytes())
+    return digest.digest()
 
 
 def _not_joined(found: TraceExplanation) -> str:
@@ -138,6 +158,10 @@ def _kernels(
             )
             continue
         if operator.time_s <= 0:
+            continue
+        if one.beyond_peak:
+            reason = f"{operator.name[:80]}: it computed more than a {found.accelerator.name} can"
+            rejected.append(RejectedRow(file=file.name, line=0, reason=reason))
             continue
         yield PublishedKernel(
             op=op,
@@ -187,7 +211,7 @@ def _step(
 def _no_step(found: TraceExplanation, placement: Placement | None) -> str:
     """Return why the steps of a trace are no record; empty where they are one."""
     if found.steps.found == "whole":
-        return "the trace marks none and does not repeat"
+        return "the trace marks none, and none was found"
     if found.steps.found == "repetition" and _not_joined(found):
         return "kernels repeat, but so do layers, and no operators tell which it is"
     world = found.trace.world_size or 1

@@ -56,8 +56,10 @@ def operator_graph(name: str, arguments: OperatorArguments | None, phase: Phase)
     MissingExtraError
         torch is absent.
     """
-    if arguments is None or not arguments.tensors:
+    if arguments is None:
         raise UncalledError("the trace keeps no shapes (record_shapes was off)")
+    if not arguments.tensors:
+        raise UncalledError("it is given no tensor")
     if canonical_op(name) not in REGISTER or not name.startswith("aten::"):
         raise UncalledError("no formula prices this operator")
     if any(not tensor.dtype for tensor in arguments.tensors):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -143,3 +144,22 @@ def test_kernels_that_repeat_are_no_steps_where_no_operators_are_known(tmp_path:
     imported = import_traces([path], TOLD)
     assert (imported.steps, imported.kernels) == ((), ())
     assert "so do layers" in imported.rejected[-1].reason
+
+
+def test_a_trace_under_two_names_counts_once(tmp_path: Path) -> None:
+    plain = _write(tmp_path, "aten::mm", CALLS[0][1])
+    packed = tmp_path / "copy.json.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    found = import_traces([plain, packed, plain], TracedJob())
+    assert len(found.kernels) == 1
+    assert [row.reason for row in found.rejected] == [
+        "it holds the same kernels at the same times as trace.json"
+    ] * 2
+
+
+def test_calls_that_computed_more_than_the_device_can_are_no_records(tmp_path: Path) -> None:
+    # 2 x 8,192 cubed over 4 us are 2.7e17 FLOP/s.
+    path = _write(tmp_path, "aten::mm", [([8192, 8192], F, ""), ([8192, 8192], F, "")])
+    found = import_traces([path], TracedJob())
+    assert not found.kernels
+    assert found.rejected[0].reason == "aten::mm: it computed more than a H100-SXM5-80GB can"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from array import array
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -19,10 +20,12 @@ from perfmodel.traces.analysis.operators import (
     TracedOperator,
     is_priced,
     joined_share,
+    most_answered,
     traced_operators,
 )
 from perfmodel.traces.analysis.steps import Steps, find_steps
 from perfmodel.traces.analysis.timeline import DeviceTime, device_times
+from perfmodel.traces.joining.phases import forward_calls
 from perfmodel.traces.trace import PHASES, Kernels, Trace
 from perfmodel.traces.traced_devices import TracedDevice
 
@@ -113,6 +116,7 @@ def explain_trace(
     except MissingExtraError as error:
         priced = tuple(unpriced(one, "torch is not installed") for one in found)
         notes.append(error.message)
+    notes += _beyond_peak(priced, spec)
     share = joined_share(found)
     if share < _ENOUGH_JOINED:
         notes.append(_unjoined(trace, share))
@@ -178,7 +182,10 @@ def _notes(
             "time is taken for a step; the layers of a model may repeat as well."
         )
     elif steps.found == "whole" and steps.windows:
-        found.append("The trace marks no steps and does not repeat; all of it is taken for one.")
+        found.append(
+            "The trace marks no steps, and no repetition was found in what devices ran; all of it "
+            "is taken for one."
+        )
     if device is not None and device.guessed and given is None:
         found.append(
             f"The driver calls the device {device.name!r}; that it is a {device.accelerator} is a "
@@ -210,6 +217,21 @@ def _outside(steps: Steps, kernels: Kernels) -> Sequence[str]:
     )
 
 
+def _beyond_peak(
+    operators: Sequence[PricedOperator], spec: AcceleratorSpec | None
+) -> Sequence[str]:
+    beyond = [one for one in operators if one.beyond_peak]
+    if not beyond or spec is None:
+        return ()
+    worst = max(beyond, key=lambda one: one.peak_share or 0.0)
+    return (
+        f"{len(beyond)} operators computed more than the peak of a {spec.name}, "
+        f"{worst.operator.name} {worst.peak_share:.3g} times as much: it was another device "
+        "(--accelerator), a narrower type than that of the operands, or the times are too short. "
+        "They are not imported.",
+    )
+
+
 def _unjoined(trace: Trace, share: float) -> str:
     why = (
         "the calls around them are not in the trace"
@@ -230,15 +252,17 @@ def host_operators(trace: Trace, start_ns: int, end_ns: int) -> tuple[TracedOper
     told &= operators.duration_ns >= 0
     told |= bool((operators.start_ns < 0).all())
     rows = np.flatnonzero(told & _outermost(trace))
-    time_ns: Counter[tuple[int, int, int]] = Counter()
-    calls: Counter[tuple[int, int, int]] = Counter()
-    columns = (operators.name, operators.arguments, operators.phase, operators.duration_ns)
-    for name, arguments, phase, duration_ns in zip(
-        *(column[rows].tolist() for column in columns), strict=True
+    alike: defaultdict[tuple[int, int, int], array[int]] = defaultdict(lambda: array("q"))
+    columns = (operators.name, operators.arguments, operators.phase)
+    for row, *key in zip(
+        rows.tolist(), *(column[rows].tolist() for column in columns), strict=True
     ):
-        time_ns[name, arguments, phase] += max(duration_ns, 0)
-        calls[name, arguments, phase] += 1
-    found = [_operator(trace, key, calls[key], total) for key, total in time_ns.items()]
+        alike[tuple(key)].append(row)
+    forward = forward_calls(operators)
+    found = [
+        _operator(trace, key, np.frombuffer(calls, dtype=np.int64), forward)
+        for key, calls in alike.items()
+    ]
     return tuple(sorted(found, key=lambda one: (-one.time_s, -one.calls)))
 
 
@@ -257,7 +281,12 @@ def _outermost(trace: Trace) -> npt.NDArray[np.bool_]:
     return np.asarray(own & ~inside)
 
 
-def _operator(trace: Trace, key: tuple[int, int, int], calls: int, total_ns: int) -> TracedOperator:
+def _operator(
+    trace: Trace,
+    key: tuple[int, int, int],
+    calls: npt.NDArray[np.int64],
+    forward: npt.NDArray[np.int32],
+) -> TracedOperator:
     name, arguments, phase = trace.names[key[0]], key[1], max(key[2], 0)
     entry = REGISTER.get(canonical_op(name))
     return TracedOperator(
@@ -266,9 +295,10 @@ def _operator(trace: Trace, key: tuple[int, int, int], calls: int, total_ns: int
         op_class=(OpClass.OTHER if entry is None else entry.op_class).value,
         phase=PHASES[phase],
         arguments=trace.arguments[arguments] if arguments >= 0 else None,
-        calls=calls,
+        calls=len(calls),
         kernels=0,
-        time_s=total_ns / 1e9,
+        time_s=int(np.maximum(trace.operators.duration_ns[calls], 0).sum()) / 1e9,
         joined=True,
         kernel_names=(),
+        forward=most_answered(trace, forward[calls]),
     )

@@ -205,11 +205,11 @@ def _operator(trace: Trace, key: _Key, rows: _Rows, call: _Rows, forward: _Rows)
         time_s=int(kernels.duration_ns[rows].sum()) / 1e9,
         joined=(named and key.label != _BEFORE) or calls > 0 or fused_operators(name) is not None,
         kernel_names=longest,
-        forward="" if named else _answered(trace, forward[call[call >= 0]]),
+        forward="" if named else most_answered(trace, forward[call[call >= 0]]),
     )
 
 
-def _answered(trace: Trace, calls: _Rows) -> str:
+def most_answered(trace: Trace, calls: _Rows) -> str:
     """Return the name of most of some forward calls; -1 stands for none."""
     names, counts = np.unique(trace.operators.name[calls[calls >= 0]], return_counts=True)
     return trace.names[int(names[np.argmax(counts)])] if len(names) else ""

@@ -222,3 +222,38 @@ def test_every_run_of_a_profile_is_a_step() -> None:
     trace = builder.build()
     steps = find_steps(trace)
     assert (len(steps.windows), steps.step_time_s) == (3_000, pytest.approx(50e-9))
+
+
+def test_calls_of_a_trace_without_devices_name_their_forward_calls(tmp_path: Path) -> None:
+    events = [e for e in made.training_events() if e["cat"] in ("cpu_op", "user_annotation")]
+    found = explain_trace(_trace(tmp_path, events))
+    by = {one.operator.phase: one.operator for one in found.operators}
+    assert (by[Phase.FORWARD].name, by[Phase.FORWARD].forward) == ("aten::matmul", "")
+    assert (by[Phase.BACKWARD].name, by[Phase.BACKWARD].forward) == ("aten::mm", "aten::mm")
+    # Two steps, 8 us each.
+    assert (by[Phase.BACKWARD].calls, by[Phase.BACKWARD].time_s) == (2, pytest.approx(16e-6))
+
+
+def test_more_arithmetic_than_the_device_can_do_is_said(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    # 2 x 8,192 cubed over 1 ms are 1.1e15 FLOP/s; an H100 does 67e12 of fp32.
+    shapes = {"Input_Dims": [[8192, 8192]] * 2, "Input_type": ["float"] * 2}
+    product = made.call("aten::mm", 1.0, 9.0, **shapes)
+
+    def told(dur: float) -> list[str]:
+        events = [product, made.launch(1, 2.0), made.kernel("sgemm", 1, 20.0, dur)]
+        notes = explain_trace(_trace(tmp_path, events)).notes
+        return [note for note in notes if "more than the peak" in note]
+
+    assert told(1e3)[0].startswith("1 operators computed more than the peak of a H100-SXM5-80GB")
+    assert not told(2e4)
+
+
+def test_traffic_beyond_memory_is_that_of_caches(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    # 2 x 4 MiB over 1 us are 8.4e12 B/s, 2.5 times what memory gives, and 1e12 FLOP/s.
+    add = made.call("aten::relu", 1.0, 9.0, Input_Dims=[[1024, 1024]], Input_type=["float"])
+    events = [add, made.launch(1, 2.0), made.kernel("relu", 1, 20.0, 1.0)]
+    found = explain_trace(_trace(tmp_path, events))
+    assert found.operators[0].roofline_share == pytest.approx(2.5, rel=0.02)
+    assert not any("peak" in note for note in found.notes)

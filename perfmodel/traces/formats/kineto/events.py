@@ -41,6 +41,8 @@ _CALLS = ("_runtime", "_driver")
 _COPIES = frozenset({"gpu_memcpy", "Memcpy"})
 _MEMSETS = frozenset({"gpu_memset", "Memset"})
 _COUNTERS = "cuda_profiler_range"
+#: What kernels of a collective, and those of a CUDA graph, tell beside their times.
+_COLLECTIVE, _GRAPH = "Collective name", "graph id"
 #: Calls of the runtime that put work on a device, by a part of their names.
 _LAUNCHING = (
     "Launch", "Memcpy", "Memset", "memcpy", "memset", "MemPrefetch", "Enqueue", "MemoryCopy",
@@ -73,6 +75,7 @@ class KinetoRows:
         self._argument_bytes = 0
         self._arguments_left_out = 0
         self._of_several = 0
+        self._untimed: Counter[int] = Counter()
         self._launches = {name: array(code) for name, code in Launches.CODES.items()}
         self._operator_external = array("q")
         self._kernel_external = array("q")
@@ -133,7 +136,15 @@ class KinetoRows:
 
     def categories(self) -> str:
         """Return what categories were passed over, most frequent first."""
-        return ", ".join(f"{count} {name}" for name, count in self._counted.most_common(5))
+        found = [f"{count} {name}" for name, count in self._counted.most_common(5)]
+        if self._untimed:
+            found.append(f"{self._untimed.total()} without a time")
+        return ", ".join(found)
+
+    @property
+    def untimed_kernels(self) -> int:
+        """Work of devices that was left out since no time is told of it."""
+        return self._untimed[_DEVICE]
 
     def notes(self) -> list[str]:
         """Return what a reader must know."""
@@ -142,6 +153,13 @@ class KinetoRows:
             found.append(
                 f"{self._counted[_COUNTERS]} ranges of hardware counters were left out; while "
                 "counters are read, kernels run one by one and are not traced."
+            )
+        if self._untimed:
+            kernels = self.untimed_kernels
+            found.append(
+                f"{self._untimed.total() - kernels} calls and {kernels} kernels, copies or fills "
+                "were left out: the profiler noted no end of them, or no time at all."
+                + (" Sums are too small." if kernels else "")
             )
         if self._of_several:
             found.append(
@@ -163,7 +181,10 @@ class KinetoRows:
 
     def _operator(self, event: dict[str, Any], args: Mapping[str, Any]) -> None:
         name = self._name(event)
-        start_ns, duration_ns = self._times(event)
+        times = self._times(event, _OPERATOR)
+        if times is None:
+            return
+        start_ns, duration_ns = times
         # Before PyTorch 1.10 marks of steps were operators like all others.
         if name.startswith(_STEP) and len(self.builder.steps) < self.builder.limits.steps:
             self._step(name, start_ns, duration_ns)
@@ -194,7 +215,10 @@ class KinetoRows:
         name = self._name(event)
         if not _launches(name):
             return
-        start_ns, duration_ns = self._times(event)
+        times = self._times(event, _CALL)
+        if times is None:
+            return
+        start_ns, duration_ns = times
         rows = self._launches
         rows["correlation"].append(_number(args.get("correlation")))
         rows["start_ns"].append(start_ns)
@@ -204,11 +228,16 @@ class KinetoRows:
 
     def _device(self, event: dict[str, Any], args: Mapping[str, Any]) -> None:
         category, name = event["cat"], self._name(event)
-        start_ns, duration_ns = self._times(event)
+        times = self._times(event, _DEVICE)
+        if times is None:
+            return
+        start_ns, duration_ns = times
         if category in _COPIES:
             kind = KernelKind.COPY
         elif category in _MEMSETS:
             kind = KernelKind.MEMSET
+        elif _COLLECTIVE in args:
+            kind = KernelKind.COLLECTIVE
         else:
             kind = kernel_kind(name)
         self.builder.add_kernel(
@@ -220,6 +249,7 @@ class KinetoRows:
             stream=_number(args.get("stream", event.get("tid")), 2**31),
             kind=kind,
             size_bytes=_number(args.get("bytes")),
+            graph=_number(args.get(_GRAPH)) > 0,
         )
         self._kernel_correlation.append(_number(args.get("correlation")))
         self._kernel_external.append(_number(args.get("External id", args.get("external id"))))
@@ -230,14 +260,22 @@ class KinetoRows:
             raise InvalidTraceError(f"{self.file} has an event without a name: {str(event)[:120]}.")
         return name
 
-    def _times(self, event: dict[str, Any]) -> tuple[int, int]:
-        """Return start and duration in nanoseconds."""
+    def _times(self, event: dict[str, Any], kind: int) -> tuple[int, int] | None:
+        """Return start and duration in nanoseconds; None where the profiler noted none.
+
+        Before PyTorch 1.13 a call that had not ended has the end 0, so that its duration is
+        negative (pytorch/kineto#646), as work of which CUPTI lost the end has. PyTorch 2.12 wrote
+        events of neither start nor duration (pytorch/pytorch#188481).
+        """
         start: Any = event.get("ts")
         duration: Any = event.get("dur", 0)
         try:
-            start_ns, duration_ns = round(start * 1000), round(duration * 1000)
+            start_ns, duration_ns = _nanoseconds(start), _nanoseconds(duration)
         except (TypeError, ValueError, OverflowError):
-            start_ns = duration_ns = UNKNOWN
+            start_ns = duration_ns = LATEST_NS
+        if start_ns >= 0 > duration_ns > -LATEST_NS or start_ns == duration_ns == 0:
+            self._untimed[kind] += 1
+            return None
         if not (0 <= start_ns < LATEST_NS and 0 <= duration_ns < LATEST_NS):
             raise InvalidTraceError(
                 f"{self.file}: {str(event.get('name'))[:120]!r} has the start {str(start)[:40]} "
@@ -288,6 +326,12 @@ def _kind(category: str) -> int | None:
 def _launches(name: str) -> bool:
     """Tell whether a call of the runtime puts work on a device."""
     return any(part in name for part in _LAUNCHING)
+
+
+def _nanoseconds(microseconds: Any) -> int:
+    """Return a time, also one in quotes."""
+    number = float(microseconds) if type(microseconds) is str else microseconds
+    return round(number * 1000)
 
 
 def _number(value: Any, bound: int = LATEST_NS) -> int:
