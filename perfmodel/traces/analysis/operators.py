@@ -20,7 +20,15 @@ from perfmodel.graph.cost.base import REGISTER, OpClass
 from perfmodel.graph.vocabulary import canonical_op
 from perfmodel.traces.joining.phases import forward_calls
 from perfmodel.traces.kernel_kinds import fused_operators
-from perfmodel.traces.trace import PHASES, UNKNOWN, KernelKind, OperatorArguments, Trace
+from perfmodel.traces.limits import LATEST_NS
+from perfmodel.traces.trace import (
+    PHASES,
+    UNKNOWN,
+    KernelKind,
+    Kernels,
+    OperatorArguments,
+    Trace,
+)
 from perfmodel.types import Phase
 
 assert FORMULA_MODULES  # their import fills the register
@@ -166,8 +174,7 @@ def _keys(trace: Trace, rows: _Rows, call: _Rows) -> tuple[_Rows, _Rows, _Rows]:
     phase = np.full(len(rows), PHASES.index(Phase.FORWARD), dtype=np.int64)
     fused = np.array([fused_operators(name) is not None for name in trace.names], dtype=np.bool_)
     if len(operators):
-        if (kernels.launch_start_ns >= 0).any():
-            label[(kernels.launch_start_ns[rows] < 0) & ~fused[label]] = _BEFORE
+        label[_before(kernels)[rows] & ~fused[label]] = _BEFORE
         called = np.flatnonzero(call >= 0)
         phase[called] = np.maximum(operators.phase[call[called]], 0)
         # A fused kernel stands for itself where what called it is a range around many of them.
@@ -183,6 +190,23 @@ def _keys(trace: Trace, rows: _Rows, call: _Rows) -> tuple[_Rows, _Rows, _Rows]:
     arguments[label < 0] = UNKNOWN
     phase[label < 0] = PHASES.index(Phase.FORWARD)
     return label, arguments, phase
+
+
+def _before(kernels: Kernels) -> npt.NDArray[np.bool_]:
+    """Return which kernels were launched before the trace began.
+
+    No call that launched them is told, and nothing of which one is ran before them on their queue:
+    queues keep the order of launches.
+    """
+    told = kernels.launch_start_ns >= 0
+    if not told.any():
+        return told
+    queues = np.stack((kernels.device, kernels.stream))
+    queue = np.unique(queues, axis=1, return_inverse=True)[1].ravel()
+    first_ns = np.full(int(queue.max()) + 1, LATEST_NS)
+    np.minimum.at(first_ns, queue[told], kernels.start_ns[told])
+    early = (kernels.start_ns < first_ns[queue]) | (kernels.stream < 0)
+    return np.asarray(~told & early)
 
 
 def _operator(trace: Trace, key: _Key, rows: _Rows, call: _Rows, forward: _Rows) -> TracedOperator:

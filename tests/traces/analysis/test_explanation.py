@@ -257,3 +257,16 @@ def test_traffic_beyond_memory_is_that_of_caches(tmp_path: Path) -> None:
     found = explain_trace(_trace(tmp_path, events))
     assert found.operators[0].roofline_share == pytest.approx(2.5, rel=0.02)
     assert not any("peak" in note for note in found.notes)
+
+
+def test_what_ran_behind_launched_work_was_not_launched_before_the_trace(tmp_path: Path) -> None:
+    """Its call is lacking all the same, so that nobody knows which operator it belongs to."""
+    events = [
+        made.call("aten::mm", 1000.0, 9.0), made.launch(1, 1002.0),
+        made.kernel("early", 98, 1001.0, 40.0), made.kernel("sgemm", 1, 1050.0, 30.0),
+        made.kernel("late", 99, 1090.0, 30.0),
+    ]  # fmt: skip
+    found = explain_trace(_trace(tmp_path, events))
+    by = {one.operator.name: one.operator.joined for one in found.operators}
+    assert by == {"(launched before the trace)": False, "aten::mm": True, "late": False}
+    assert found.joined_share == pytest.approx(0.5)

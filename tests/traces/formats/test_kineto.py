@@ -383,3 +383,15 @@ def test_collectives_are_known_by_what_they_and_their_callers_tell(tmp_path: Pat
     ]  # fmt: skip
     kinds = [KernelKind(kind).name for kind in _read(tmp_path, events).kernels.kind.tolist()]
     assert kinds == ["COLLECTIVE", "COLLECTIVE", "COMPUTE"]
+
+
+def test_what_is_of_no_known_category_is_said(tmp_path: Path) -> None:
+    """Unitrace calls kernels gpu_op, and profilers of NPUs give theirs no category."""
+    events = [
+        *made.training_events(1),
+        made.kernel("other", 1, 20.0, 5.0) | {"cat": "gpu_op"},
+        made.kernel("nameless", 1, 30.0, 5.0) | {"cat": None},
+        made.kernel("frame", 1, 30.0, 5.0) | {"cat": "python_function"},
+    ]
+    (note,) = _read(tmp_path, events).notes
+    assert "left out: 1 gpu_op, 1 None." in note

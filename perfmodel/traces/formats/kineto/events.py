@@ -41,6 +41,11 @@ _CALLS = ("_runtime", "_driver")
 _COPIES = frozenset({"gpu_memcpy", "Memcpy"})
 _MEMSETS = frozenset({"gpu_memset", "Memset"})
 _COUNTERS = "cuda_profiler_range"
+#: Categories of events that tell nothing which others do not.
+_PASSED_OVER = frozenset(
+    {_COUNTERS, "Trace", "overhead", "python_function", "gpu_user_annotation", "cuda_sync",
+     "cuda_event"}
+)  # fmt: skip
 #: What kernels of a collective, and those of a CUDA graph, tell beside their times.
 _COLLECTIVE, _GRAPH = "Collective name", "graph id"
 #: Calls of the runtime that put work on a device, by a part of their names.
@@ -49,6 +54,8 @@ _LAUNCHING = (
     "MemoryFill", "submit",
 )  # fmt: skip
 _STEP = "ProfilerStep#"
+#: Events that last, whole and as a pair.
+_LASTING = ("X", "B")
 _DIGITS = 20
 _CATEGORIES = 100
 _NONE: Mapping[str, Any] = MappingProxyType({})
@@ -76,6 +83,7 @@ class KinetoRows:
         self._arguments_left_out = 0
         self._of_several = 0
         self._untimed: Counter[int] = Counter()
+        self._unread: Counter[str] = Counter()
         self._launches = {name: array(code) for name, code in Launches.CODES.items()}
         self._operator_external = array("q")
         self._kernel_external = array("q")
@@ -103,7 +111,7 @@ class KinetoRows:
             category = event.get("cat")
             kind = _kind(category) if isinstance(category, str) else None
             if kind is None or event.get("ph") != "X":
-                self._pass_over(category)
+                self._pass_over(event, category)
                 continue
             args = event.get("args", _NONE)
             handlers[kind](event, args if isinstance(args, dict) else _NONE)
@@ -154,6 +162,12 @@ class KinetoRows:
                 f"{self._counted[_COUNTERS]} ranges of hardware counters were left out; while "
                 "counters are read, kernels run one by one and are not traced."
             )
+        if self._unread:
+            unread = ", ".join(f"{count} {name}" for name, count in self._unread.most_common(5))
+            found.append(
+                f"Events of categories that are not known were left out: {unread}. If a device ran "
+                "meanwhile, sums are too small."
+            )
         if self._untimed:
             kernels = self.untimed_kernels
             found.append(
@@ -173,11 +187,14 @@ class KinetoRows:
             )
         return found
 
-    def _pass_over(self, category: Any) -> None:
+    def _pass_over(self, event: dict[str, Any], category: Any) -> None:
         """Count an event that is not read; of odd files not by every category."""
         name = str(category)[:40]
         known = name in self._counted or len(self._counted) < _CATEGORIES
-        self._counted[name if known else "others"] += 1
+        name = name if known else "others"
+        self._counted[name] += 1
+        if event.get("ph") in _LASTING and name not in _PASSED_OVER:
+            self._unread[name] += 1
 
     def _operator(self, event: dict[str, Any], args: Mapping[str, Any]) -> None:
         name = self._name(event)
