@@ -21,7 +21,7 @@ from perfmodel.traces.traced_devices import TracedDevice, traced_device
 _NAME = "kineto"
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 #: The events alone, as tools that filter traces leave them.
-_BARE = re.compile(rb"\s*\[\s*\{[^{}]{0,2000}\"(?:ph|cat)\"\s*:")
+_BARE = re.compile(rb"\s*\[\s*\{")
 #: What Kineto alone writes before its events and in them; fragments that tools cut out keep one.
 _OWN = re.compile(
     rb'"(?:schemaVersion|deviceProperties|distributedInfo|Record function id|ProfilerStep[^"]*)"'
@@ -41,7 +41,7 @@ def recognise(head: bytes, path: Path) -> bool:
     if _OWN.search(head) is None:
         return False
     if head.lstrip().startswith(b"["):
-        return _BARE.match(head) is not None
+        return _BARE.match(head) is not None and b'"ph"' in head
     return head.lstrip().startswith(b"{") and (
         _EVENTS.search(head) is not None or b'"deviceProperties"' in head
     )
