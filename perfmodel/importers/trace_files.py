@@ -25,7 +25,11 @@ from perfmodel.importers.published import (
     RejectedRow,
 )
 from perfmodel.placement.topology.topology import Placement
-from perfmodel.traces.analysis.explanation import TraceExplanation, explain_trace
+from perfmodel.traces.analysis.explanation import (
+    TraceExplanation,
+    devices_that_ran,
+    explain_trace,
+)
 from perfmodel.traces.formats.registry import read_trace
 from perfmodel.traces.trace import Trace
 
@@ -118,6 +122,11 @@ def _explained(file: Path, told: TracedJob) -> TraceExplanation:
         raise InvalidTraceError(
             f"{file.name} does not say which accelerator of the catalogue it ran on; "
             "--accelerator NAME does."
+        )
+    if len(kinds := devices_that_ran(trace)) > 1:
+        raise InvalidTraceError(
+            f"Devices of several kinds ran in {file.name}: {', '.join(kinds)}. Which ran what is "
+            "not kept; record each alone."
         )
     if not len(trace.kernels):
         raise InvalidTraceError(f"Nothing ran on a device in {file.name}.")

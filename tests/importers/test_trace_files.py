@@ -163,3 +163,12 @@ def test_calls_that_computed_more_than_the_device_can_are_no_records(tmp_path: P
     found = import_traces([path], TracedJob())
     assert not found.kernels
     assert found.rejected[0].reason == "aten::mm: it computed more than a H100-SXM5-80GB can"
+
+
+def test_what_devices_of_several_kinds_ran_is_no_record(tmp_path: Path) -> None:
+    events = [*made.training_events(1), made.kernel("gemm", 99, 1050.0, 5.0, device=1)]
+    devices = [made.H100, {"id": 1, "name": "Tesla T4"}]
+    path = made.write_trace(tmp_path / "trace.json", events, deviceProperties=devices)
+    found = import_traces([path], TracedJob())
+    assert not found.kernels
+    assert "H100-SXM5-80GB, T4" in found.rejected[0].reason

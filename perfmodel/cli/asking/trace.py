@@ -81,7 +81,8 @@ def _print_facts(file: Path, found: TraceExplanation) -> None:
     if steps.windows:
         facts.append(("steps", f"{len(steps.windows)} ({steps.found})"))
         facts.append(("step time", f"{duration(steps.step_time_s)} (median)"))
-    facts.append(("joined", f"{percent(found.joined_share)} of device time"))
+    if len(trace.kernels):
+        facts.append(("joined", f"{percent(found.joined_share)} of device time"))
     print_facts(facts)
 
 

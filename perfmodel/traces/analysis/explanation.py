@@ -133,6 +133,17 @@ def explain_trace(
     )
 
 
+def devices_that_ran(trace: Trace) -> tuple[str, ...]:
+    """Return the accelerators of the catalogue that ran anything, the busiest first."""
+    kernels = trace.kernels
+    numbers, position = np.unique(kernels.device, return_inverse=True)
+    busy = np.bincount(position, weights=kernels.duration_ns, minlength=len(numbers))
+    described = [trace.device(int(numbers[i])) for i in np.argsort(-busy, kind="stable")]
+    return tuple(
+        dict.fromkeys(one.accelerator for one in described if one is not None and one.accelerator)
+    )
+
+
 def main_device(trace: Trace) -> TracedDevice | None:
     """Return the device that ran most, as far as the trace describes it.
 
@@ -192,18 +203,31 @@ def _notes(
             "guess from its cores, memory and architecture. --accelerator says it."
         )
     elif given is None and (device is None or device.accelerator is None):
-        named = (
-            f"calls its device {device.name!r}, which is not in the catalogue"
-            if device is not None and device.name
-            else "names no device"
-        )
         found.append(
-            f"The trace {named}: no roofline and no predictions. --accelerator NAME says which it "
-            "was."
+            f"The trace {_unknown(device)}: no roofline and no predictions. --accelerator NAME "
+            "says which it was."
+        )
+    kinds = devices_that_ran(trace)
+    if len(kinds) > 1:
+        found.append(
+            f"Devices of several kinds ran ({', '.join(kinds)}): rates and rooflines of operators "
+            "are as if all had run on the first of them. They are not imported."
         )
     if not len(trace.kernels) and len(trace.operators):
         found.append("Nothing ran on a device: times are those of calls on the host.")
     return found
+
+
+def _unknown(device: TracedDevice | None) -> str:
+    """Return how a trace names a device that the catalogue does not know."""
+    if device is None or not device.name:
+        return "names no device"
+    if device.partial and device.memory_bytes:
+        return (
+            f"calls its device {device.name!r} and gives it {device.memory_bytes / 2**30:.1f} GiB, "
+            "which that device does not have: a part of one (MIG, vGPU), or another"
+        )
+    return f"calls its device {device.name!r}, which is not in the catalogue"
 
 
 def _outside(steps: Steps, kernels: Kernels) -> Sequence[str]:

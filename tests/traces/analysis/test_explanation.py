@@ -270,3 +270,21 @@ def test_what_ran_behind_launched_work_was_not_launched_before_the_trace(tmp_pat
     by = {one.operator.name: one.operator.joined for one in found.operators}
     assert by == {"(launched before the trace)": False, "aten::mm": True, "late": False}
     assert found.joined_share == pytest.approx(0.5)
+
+
+def test_devices_of_several_kinds_are_said(tmp_path: Path) -> None:
+    devices = [made.H100, {"id": 1, "name": "Tesla T4"}, {"id": 2, "name": "Tesla V100-SXM2-16GB"}]
+    here = made.training_events(1)
+    there = made.kernel("gemm", 99, 1050.0, 5.0, device=1)
+    alone = explain_trace(_trace(tmp_path, here, deviceProperties=devices))
+    assert not any("several kinds" in note for note in alone.notes)
+    both = explain_trace(_trace(tmp_path, [*here, there], deviceProperties=devices))
+    assert any("several kinds ran (H100-SXM5-80GB, T4)" in note for note in both.notes)
+
+
+def test_a_part_of_a_device_is_not_the_device(tmp_path: Path) -> None:
+    part = made.H100 | {"totalGlobalMem": 10 * 2**30, "numSms": 16}
+    found = explain_trace(_trace(tmp_path, made.training_events(1), deviceProperties=[part]))
+    assert found.accelerator is None
+    (note,) = [note for note in found.notes if "--accelerator" in note]
+    assert "gives it 10.0 GiB, which that device does not have: a part of one (MIG" in note
