@@ -224,6 +224,8 @@ def _no_step(found: TraceExplanation, placement: Placement | None) -> str:
     if found.steps.found == "repetition" and _not_joined(found):
         return "kernels repeat, but so do layers, and no operators tell which it is"
     world = found.trace.world_size or 1
+    if found.steps.step_time_s <= 0:
+        return "their marks leave no time between them"
     if placement is None and world > 1:
         return f"it is one of {world} ranks; --on PLACEMENT says where they ran"
     if placement is not None and placement.accelerator_count < world:

@@ -172,3 +172,13 @@ def test_what_devices_of_several_kinds_ran_is_no_record(tmp_path: Path) -> None:
     found = import_traces([path], TracedJob())
     assert not found.kernels
     assert "H100-SXM5-80GB, T4" in found.rejected[0].reason
+
+
+def test_steps_without_time_between_their_marks_are_no_record(tmp_path: Path) -> None:
+    marks = [made.step_mark(number, 1000.0, 0.0) for number in (1, 2, 3)]
+    events = [*marks, made.call("aten::mm", 1000.0, 9.0), made.launch(1, 1000.0),
+              made.kernel("sgemm", 1, 1000.0, 5.0)]  # fmt: skip
+    path = made.write_trace(tmp_path / "trace.json", events)
+    found = import_traces([path], TracedJob(job=Job(model="timm/resnet50", batch_size=4)))
+    assert not found.steps
+    assert any("no time between" in row.reason for row in found.rejected)

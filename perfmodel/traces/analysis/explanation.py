@@ -24,13 +24,16 @@ from perfmodel.traces.analysis.operators import (
     traced_operators,
 )
 from perfmodel.traces.analysis.steps import Steps, find_steps
-from perfmodel.traces.analysis.timeline import DeviceTime, device_times
+from perfmodel.traces.analysis.timeline import DeviceTime, device_times, doubled_share
 from perfmodel.traces.joining.phases import forward_calls
 from perfmodel.traces.trace import PHASES, Kernels, Trace
 from perfmodel.traces.traced_devices import TracedDevice
 
 #: Share of the device time of a trace outside of its steps from which on it is said.
 _MUCH_OUTSIDE = 0.01
+#: Share of time beside others of one queue from which on it is said; launches that overlap on
+#: purpose (programmatic dependent launch) stay below.
+_DOUBLED = 0.25
 #: Below it times of kernels are not told apart well enough from each other by whom they are.
 _ENOUGH_JOINED = 0.95
 
@@ -212,6 +215,13 @@ def _notes(
         found.append(
             f"Devices of several kinds ran ({', '.join(kinds)}): rates and rooflines of operators "
             "are as if all had run on the first of them. They are not imported."
+        )
+    doubled = doubled_share(trace.kernels)
+    if doubled > _DOUBLED:
+        found.append(
+            f"During {100 * doubled:.0f} % of their time kernels ran beside others of their own "
+            "queue, which runs one after the other: the file holds events twice, or several "
+            "processes, and sums over it are too large."
         )
     if not len(trace.kernels) and len(trace.operators):
         found.append("Nothing ran on a device: times are those of calls on the host.")

@@ -55,6 +55,22 @@ def device_times(kernels: Kernels, start_ns: int, end_ns: int) -> tuple[DeviceTi
     )
 
 
+def doubled_share(kernels: Kernels) -> float:
+    """Return the share of the time of kernels in which the one before on their queue still ran.
+
+    A queue runs one after the other. Kernels of graphs are not looked at, whose branches share one.
+    """
+    rows = np.flatnonzero((kernels.start_ns >= 0) & (kernels.stream >= 0) & ~kernels.graph)
+    rows = rows[np.lexsort((kernels.start_ns[rows], kernels.stream[rows], kernels.device[rows]))]
+    before, after = rows[:-1], rows[1:]
+    together_ns = np.minimum(kernels.end_ns[before], kernels.end_ns[after])
+    together_ns -= kernels.start_ns[after]
+    same = kernels.device[before] == kernels.device[after]
+    same &= kernels.stream[before] == kernels.stream[after]
+    total_ns = int(kernels.duration_ns[rows].sum())
+    return int(together_ns[same & (together_ns > 0)].sum()) / max(total_ns, 1)
+
+
 def _one(
     kernels: Kernels, rows: npt.NDArray[np.int64], device: int, start_ns: int, end_ns: int
 ) -> DeviceTime:

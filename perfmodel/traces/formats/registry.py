@@ -105,7 +105,7 @@ _INSTEAD = (
     (re.compile(rb'\s*[{\[][^\0]{0,4000}"(?:traceEvents|ph)"'), (),
      "Chrome traces are read of torch.profiler and of rocprof; of JAX and TensorFlow give the "
      "*.xplane.pb."),
-    (re.compile(rb'\s*\[\s*\{\s*"Time \(%\)"'), (),
+    (re.compile(rb'\s*\[\s*\{\s*"Time \(%\)"|\s*\+-+\+[-+]+\r?\n\| *Time'), (),
      "Reports of nsys stats are read with `--format csv`."),
     (re.compile(rb"\s*\[\[-?\d+, ?-?\d+[,\]]"), (),
      "Memory timelines of torch.profiler tell no times of operators: give what "

@@ -288,3 +288,12 @@ def test_a_part_of_a_device_is_not_the_device(tmp_path: Path) -> None:
     assert found.accelerator is None
     (note,) = [note for note in found.notes if "--accelerator" in note]
     assert "gives it 10.0 GiB, which that device does not have: a part of one (MIG" in note
+
+
+def test_events_that_stand_twice_are_said(tmp_path: Path) -> None:
+    events = made.training_events()
+    once, twice = (explain_trace(_trace(tmp_path, events * times)) for times in (1, 2))
+    assert not any("beside others" in note for note in once.notes)
+    # Of a step 20..30, 40..60, 55..80 and 85..90 beside their doubles, the two in the middle for 5
+    # beside each other: 65 of 120 us.
+    assert any(note.startswith("During 54 % of their time") for note in twice.notes)

@@ -395,3 +395,9 @@ def test_what_is_of_no_known_category_is_said(tmp_path: Path) -> None:
     ]
     (note,) = _read(tmp_path, events).notes
     assert "left out: 1 gpu_op, 1 None." in note
+
+
+def test_ranks_in_quotes_are_read(tmp_path: Path) -> None:
+    told = {"rank": "1", "world_size": "8"}
+    trace = _read(tmp_path, made.training_events(1), distributedInfo=told)
+    assert (trace.rank, trace.world_size) == (1, 8)

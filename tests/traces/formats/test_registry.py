@@ -25,6 +25,7 @@ CHROME = b'{"displayTimeUnit": "ns", "traceEvents": [{"ph": "X", "name": "fusion
         ("a.json", b"\x28\xb5\x2f\xfd\x04", "Unpack it first"),
         ("a.json", CHROME, "xplane.pb"),
         ("a.json", b'[{"Time (%)":100.0,"Instances":2}]', "--format csv"),
+        ("a.txt", b"+---+---+\n| Time (%) | Total |\n", "--format csv"),
         ("a.txt", b"&&&& RUNNING TensorRT.trtexec [TensorRT v8601] # trtexec", "--exportProfile"),
         ("a.json.gz", gzip.compress(b'{"traceEvents": []}', mtime=0), "packed twice"),
         ("a.json", b'[{"name": "aten::mm", "ph": "X", "pid": "CPU functions"}]', "torch.profiler"),

@@ -152,4 +152,7 @@ def version_text(word: str, value: Any) -> str:
 
 
 def _whole(value: Any) -> int | None:
+    """Return a whole number, also one in quotes, or None."""
+    if type(value) is str and value.isdecimal() and len(value) < 20:
+        value = int(value)
     return value if type(value) is int and 0 <= value < 2**62 else None
