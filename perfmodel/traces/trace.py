@@ -224,7 +224,8 @@ class Trace:
     steps : tuple of TracedStep
         As the trace marks them; empty where it marks none.
     complete : bool
-        False where the file ends too early: sums over it are too small, it is not imported.
+        False where the file ends too early, or kernels lack their times: sums over it are too
+        small, it is not imported.
     notes : tuple of str
         What a reader of the explanation must know: left out, guessed, damaged; a sentence each.
     """
