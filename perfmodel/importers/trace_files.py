@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import statistics
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfmodel.devices.spec import AcceleratorSpec
@@ -76,7 +76,7 @@ def import_traces(files: Sequence[Path], told: TracedJob) -> Imported:
     """Return the records of some traces of one job; a file that is refused is a rejected row."""
     kernels: list[PublishedKernel] = []
     steps: list[PublishedStep] = []
-    placements: list[PublishedPlacement] = []
+    runs: list[dict[int | None, PublishedPlacement]] = []
     rejected: list[RejectedRow] = []
     read: dict[bytes, Path] = {}
     for file in files:
@@ -101,13 +101,30 @@ def import_traces(files: Sequence[Path], told: TracedJob) -> Imported:
             if isinstance(step, PublishedStep):
                 steps.append(step)
             elif step is not None:
-                placements.append(step)
+                _enter(runs, found.trace.rank, step)
     return Imported(
         kernels=tuple(kernels),
         steps=tuple(steps),
-        placements=tuple(placements),
+        placements=tuple(map(_of_one_run, runs)),
         rejected=tuple(rejected),
     )
+
+
+def _enter(
+    runs: list[dict[int | None, PublishedPlacement]], rank: int | None, step: PublishedPlacement
+) -> None:
+    """Put the step of a rank into the first run that lacks the rank; of an unknown one, alone."""
+    for run in runs:
+        if rank is not None and rank not in run and None not in run:
+            run[rank] = step
+            return
+    runs.append({rank: step})
+
+
+def _of_one_run(ranks: Mapping[int | None, PublishedPlacement]) -> PublishedPlacement:
+    """Return the record of a run of which several ranks were traced: they wait for each other."""
+    first = next(iter(ranks.values()))
+    return replace(first, step_time_s=statistics.median(one.step_time_s for one in ranks.values()))
 
 
 def _explained(file: Path, told: TracedJob) -> TraceExplanation:

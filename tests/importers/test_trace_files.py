@@ -15,6 +15,7 @@ from perfmodel.features.kernels.kernel_work import kernel_work
 from perfmodel.graph.job import Job
 from perfmodel.importers.kernels.traced_calls import UnnamedCallError, traced_call
 from perfmodel.importers.trace_files import TracedJob, import_traces, read_trace_files
+from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.traces.analysis.operator_work import priced_operators
 from perfmodel.traces.analysis.operators import traced_operators
 from perfmodel.traces.formats.registry import read_trace
@@ -182,3 +183,21 @@ def test_steps_without_time_between_their_marks_are_no_record(tmp_path: Path) ->
     found = import_traces([path], TracedJob(job=Job(model="timm/resnet50", batch_size=4)))
     assert not found.steps
     assert any("no time between" in row.reason for row in found.rejected)
+
+
+def test_ranks_of_one_run_are_one_record(tmp_path: Path) -> None:
+    files = []
+    # Steps of 100, 110 and 130 us: ranks 0 to 2 of one run; rank 0 once more is another run.
+    for number, (rank, period) in enumerate(((0, 100.0), (1, 110.0), (2, 130.0), (0, 150.0))):
+        events = [*made.training_step(1, 1000.0), *made.training_step(2, 1000.0 + period)]
+        marks = [e | {"dur": period} if "Profiler" in e["name"] else e for e in events]
+        path = tmp_path / f"{number}.json"
+        told = {"rank": rank, "world_size": 3}
+        files.append(made.write_trace(path, marks, distributedInfo=told))
+    found = import_traces(
+        files,
+        TracedJob(
+            job=Job(model="zoo/mlp", batch_size=8), placement=parse_placement("3xH100-SXM5-80GB")
+        ),
+    )
+    assert [one.step_time_s for one in found.placements] == pytest.approx([110e-6, 150e-6])
