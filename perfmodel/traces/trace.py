@@ -185,6 +185,11 @@ class Kernels:
         _check_lengths(self)
 
     @property
+    def queue(self) -> npt.NDArray[np.int64]:
+        """One number for device and stream together."""
+        return (self.device.astype(np.int64) << 32) + self.stream
+
+    @property
     def end_ns(self) -> npt.NDArray[np.int64]:
         """Ends of rows with a start; -1 elsewhere."""
         return np.where(self.start_ns < 0, UNKNOWN, self.start_ns + self.duration_ns)

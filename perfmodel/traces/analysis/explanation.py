@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -286,17 +284,12 @@ def host_operators(trace: Trace, start_ns: int, end_ns: int) -> tuple[TracedOper
     told &= operators.duration_ns >= 0
     told |= bool((operators.start_ns < 0).all())
     rows = np.flatnonzero(told & _outermost(trace))
-    alike: defaultdict[tuple[int, int, int], array[int]] = defaultdict(lambda: array("q"))
-    columns = (operators.name, operators.arguments, operators.phase)
-    for row, *key in zip(
-        rows.tolist(), *(column[rows].tolist() for column in columns), strict=True
-    ):
-        alike[tuple(key)].append(row)
+    keys = [column[rows] for column in (operators.name, operators.arguments, operators.phase)]
+    order = np.lexsort(keys[::-1])
+    edges = np.flatnonzero(np.any([np.diff(key[order]) != 0 for key in keys], axis=0)) + 1
+    groups = np.split(rows[order], edges) if len(rows) else []
     forward = forward_calls(operators)
-    found = [
-        _operator(trace, key, np.frombuffer(calls, dtype=np.int64), forward)
-        for key, calls in alike.items()
-    ]
+    found = [_operator(trace, calls, forward) for calls in groups]
     return tuple(sorted(found, key=lambda one: (-one.time_s, -one.calls)))
 
 
@@ -316,22 +309,21 @@ def _outermost(trace: Trace) -> npt.NDArray[np.bool_]:
 
 
 def _operator(
-    trace: Trace,
-    key: tuple[int, int, int],
-    calls: npt.NDArray[np.int64],
-    forward: npt.NDArray[np.int32],
+    trace: Trace, calls: npt.NDArray[np.int64], forward: npt.NDArray[np.int32]
 ) -> TracedOperator:
-    name, arguments, phase = trace.names[key[0]], key[1], max(key[2], 0)
+    """Return calls that are alike as one operator."""
+    operators, first = trace.operators, int(calls[0])
+    name = trace.name_of(first)
     entry = REGISTER.get(canonical_op(name))
     return TracedOperator(
         name=name,
         op=canonical_op(name),
         op_class=(OpClass.OTHER if entry is None else entry.op_class).value,
-        phase=PHASES[phase],
-        arguments=trace.arguments[arguments] if arguments >= 0 else None,
+        phase=PHASES[max(int(operators.phase[first]), 0)],
+        arguments=trace.arguments_of(first),
         calls=len(calls),
         kernels=0,
-        time_s=int(np.maximum(trace.operators.duration_ns[calls], 0).sum()) / 1e9,
+        time_s=int(np.maximum(operators.duration_ns[calls], 0).sum()) / 1e9,
         joined=True,
         kernel_names=(),
         forward=most_answered(trace, forward[calls]),

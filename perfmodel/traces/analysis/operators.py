@@ -201,8 +201,7 @@ def _before(kernels: Kernels) -> npt.NDArray[np.bool_]:
     told = kernels.launch_start_ns >= 0
     if not told.any():
         return told
-    queues = np.stack((kernels.device, kernels.stream))
-    queue = np.unique(queues, axis=1, return_inverse=True)[1].ravel()
+    queue = np.unique(kernels.queue, return_inverse=True)[1]
     first_ns = np.full(int(queue.max()) + 1, LATEST_NS)
     np.minimum.at(first_ns, queue[told], kernels.start_ns[told])
     early = (kernels.start_ns < first_ns[queue]) | (kernels.stream < 0)

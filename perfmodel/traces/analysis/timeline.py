@@ -61,14 +61,11 @@ def doubled_share(kernels: Kernels) -> float:
     A queue runs one after the other. Kernels of graphs are not looked at, whose branches share one.
     """
     rows = np.flatnonzero((kernels.start_ns >= 0) & (kernels.stream >= 0) & ~kernels.graph)
-    rows = rows[np.lexsort((kernels.start_ns[rows], kernels.stream[rows], kernels.device[rows]))]
-    before, after = rows[:-1], rows[1:]
-    together_ns = np.minimum(kernels.end_ns[before], kernels.end_ns[after])
-    together_ns -= kernels.start_ns[after]
-    same = kernels.device[before] == kernels.device[after]
-    same &= kernels.stream[before] == kernels.stream[after]
-    total_ns = int(kernels.duration_ns[rows].sum())
-    return int(together_ns[same & (together_ns > 0)].sum()) / max(total_ns, 1)
+    rows = rows[np.lexsort((kernels.start_ns[rows], kernels.queue[rows]))]
+    queue, ends_ns = kernels.queue[rows], kernels.end_ns[rows]
+    together_ns = np.minimum(ends_ns[:-1], ends_ns[1:]) - kernels.start_ns[rows][1:]
+    doubled_ns = int(together_ns[(queue[:-1] == queue[1:]) & (together_ns > 0)].sum())
+    return doubled_ns / max(int(kernels.duration_ns[rows].sum()), 1)
 
 
 def _one(

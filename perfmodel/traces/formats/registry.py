@@ -114,6 +114,8 @@ _INSTEAD = (
      "Stacks (export_stacks) are sums by line of source: give what export_chrome_trace wrote."),
     (re.compile(rb"\s*(?:<!doctype html|<html)", re.IGNORECASE), (),
      "It is a page of the web: fetch the file itself, or give the trace that the page draws."),
+    (re.compile(rb"\x80[\x02-\x05]"), (),
+     "It is a pickle, as snapshots of memory are: those are no traces, and nothing is unpickled."),
     (re.compile(rb"version https://git-lfs"), (),
      "It stands for a file of Git LFS: `git lfs pull` fetches that."),
     (re.compile(rb"\x1f\x8b"), (), "It is packed twice: unpack it once."),

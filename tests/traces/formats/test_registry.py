@@ -38,6 +38,7 @@ CHROME = b'{"displayTimeUnit": "ns", "traceEvents": [{"ph": "X", "name": "fusion
         ("a.json", b"[[1795617050033900, 1795617050033901], [[1, 2]]]", "Memory timelines"),
         ("a.json", b"[[-1, 1, 64, 7], [-1, 1, 1728, 0]]", "Memory timelines"),
         ("a.txt", b"train.py(43): <module>;nn/linear.py(1): forward 12\n", "export_stacks"),
+        ("a.pickle", b"\x80\x04\x95\x00", "snapshots of memory"),
         ("a.json.gz", b"<!DOCTYPE html>\n<title>Not found</title>", "page of the web"),
         ("a.json", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
     ],
