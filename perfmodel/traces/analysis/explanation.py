@@ -16,9 +16,9 @@ from perfmodel.graph.vocabulary import canonical_op
 from perfmodel.traces.analysis.operator_work import PricedOperator, priced_operators, unpriced
 from perfmodel.traces.analysis.operators import (
     TracedOperator,
-    is_priced,
     joined_share,
     most_answered,
+    priced_calls,
     traced_operators,
 )
 from perfmodel.traces.analysis.steps import Steps, find_steps
@@ -296,8 +296,7 @@ def host_operators(trace: Trace, start_ns: int, end_ns: int) -> tuple[TracedOper
 def _outermost(trace: Trace) -> npt.NDArray[np.bool_]:
     """Return which calls are priced and not inside of one that is."""
     operators = trace.operators
-    priced = np.array([is_priced(name) for name in trace.names], dtype=np.bool_)
-    own = priced[operators.name] if len(operators) else np.zeros(0, dtype=np.bool_)
+    own = priced_calls(trace)
     inside = np.zeros(len(operators), dtype=np.bool_)
     current = operators.parent.copy()
     waiting = np.flatnonzero(current >= 0)

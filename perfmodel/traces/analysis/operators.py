@@ -96,11 +96,11 @@ def counted_calls(trace: Trace) -> npt.NDArray[np.int32]:
     found = trace.kernels.operator.copy()
     if not len(operators):
         return found
-    priced = _priced(trace)
+    priced = priced_calls(trace)
     current = found.copy()
     waiting = np.flatnonzero(current >= 0)
     while len(waiting):
-        knows = priced[operators.name[current[waiting]]]
+        knows = priced[current[waiting]]
         found[waiting[knows]] = current[waiting[knows]]
         current[waiting] = operators.parent[current[waiting]]
         waiting = waiting[current[waiting] >= 0]
@@ -139,6 +139,35 @@ def joined_share(operators: Iterable[TracedOperator]) -> float:
     counted = [one for one in operators if one.name != BEFORE]
     total_s = sum(one.time_s for one in counted)
     return sum(one.time_s for one in counted if one.joined) / total_s if total_s else 1.0
+
+
+def priced_calls(trace: Trace) -> npt.NDArray[np.bool_]:
+    """Tell of each call whether graphs price it and it works on what it was given.
+
+    Under autocast an operator casts its operands and is called once more inside of itself: that
+    call, with the operands as they are computed with, is the one.
+    """
+    operators = trace.operators
+    if not len(operators):
+        return np.zeros(0, dtype=np.bool_)
+    found = _priced(trace)[operators.name]
+    inner = np.flatnonzero((operators.parent >= 0) & (operators.arguments >= 0))
+    outer = operators.parent[inner]
+    again = (operators.name[inner] == operators.name[outer]) & (operators.arguments[outer] >= 0)
+    inner, outer = inner[again], outer[again]
+    pairs = np.stack((operators.arguments[outer], operators.arguments[inner]))
+    kinds, kind = np.unique(pairs, axis=1, return_inverse=True)
+    cast = [_cast(trace.arguments[given], trace.arguments[used]) for given, used in kinds.T]
+    found[outer[np.array(cast, dtype=np.bool_)[kind.ravel()]]] = False
+    return found
+
+
+def _cast(given: OperatorArguments, used: OperatorArguments) -> bool:
+    """Tell whether arguments are the same but for the types of some."""
+    before = [(tensor.shape, tensor.dtype) for tensor in given.tensors]
+    after = [(tensor.shape, tensor.dtype) for tensor in used.tensors]
+    shapes = [shape for shape, _ in before] == [shape for shape, _ in after]
+    return shapes and before != after
 
 
 def _priced(trace: Trace) -> npt.NDArray[np.bool_]:

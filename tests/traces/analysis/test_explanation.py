@@ -297,3 +297,24 @@ def test_events_that_stand_twice_are_said(tmp_path: Path) -> None:
     # Of a step 20..30, 40..60, 55..80 and 85..90 beside their doubles, the two in the middle for 5
     # beside each other: 65 of 120 us.
     assert any(note.startswith("During 54 % of their time") for note in twice.notes)
+
+
+def test_under_autocast_the_call_with_the_operands_as_cast_counts(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    full = {"Input_Dims": [[8, 16], [16, 32]], "Input_type": ["float", "float"]}
+    half = full | {"Input_type": ["c10::Half", "c10::Half"]}
+    cast = {"Input_Dims": [[16, 32], [16, 32], []], "Input_type": ["c10::Half", "float", "Scalar"],
+            "Concrete_Inputs": ["", "", "False"]}  # fmt: skip
+    events = [
+        made.call("aten::mm", 1.0, 30.0, **full),
+        made.call("aten::copy_", 3.0, 4.0, **cast), made.launch(1, 4.0),
+        made.kernel("copy_kernel", 1, 20.0, 5.0),
+        made.call("aten::mm", 10.0, 9.0, **half), made.launch(2, 12.0),
+        made.kernel("hgemm", 2, 30.0, 10.0),
+    ]  # fmt: skip
+    found = explain_trace(_trace(tmp_path, events))
+    product, copied = found.operators
+    # 2 x 8 x 16 x 32 over the 10 us of the product, without the 5 us of the cast.
+    assert (product.operator.name, product.precision) == ("aten::mm", Precision.FP16)
+    assert product.flops_per_s == pytest.approx(8192 / 10e-6)
+    assert (copied.operator.name, copied.operator.time_s) == ("aten::copy_", pytest.approx(5e-6))

@@ -394,7 +394,7 @@ def test_what_is_of_no_known_category_is_said(tmp_path: Path) -> None:
         made.kernel("frame", 1, 30.0, 5.0) | {"cat": "python_function"},
     ]
     (note,) = _read(tmp_path, events).notes
-    assert "left out: 1 gpu_op, 1 None." in note
+    assert "left out: 1 gpu_op, 1 without a category." in note
 
 
 def test_ranks_in_quotes_are_read(tmp_path: Path) -> None:

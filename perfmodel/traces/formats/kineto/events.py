@@ -189,7 +189,7 @@ class KinetoRows:
 
     def _pass_over(self, event: dict[str, Any], category: Any) -> None:
         """Count an event that is not read; of odd files not by every category."""
-        name = str(category)[:40]
+        name = str(category)[:40] if category is not None else "without a category"
         known = name in self._counted or len(self._counted) < _CATEGORIES
         name = name if known else "others"
         self._counted[name] += 1
