@@ -18,14 +18,13 @@ import numpy.typing as npt
 from perfmodel.graph.cost import FORMULA_MODULES
 from perfmodel.graph.cost.base import REGISTER, OpClass
 from perfmodel.graph.vocabulary import canonical_op
+from perfmodel.traces.analysis.steps import launched_before
 from perfmodel.traces.joining.phases import forward_calls
 from perfmodel.traces.kernel_kinds import fused_operators
-from perfmodel.traces.limits import LATEST_NS
 from perfmodel.traces.trace import (
     PHASES,
     UNKNOWN,
     KernelKind,
-    Kernels,
     OperatorArguments,
     Trace,
 )
@@ -203,7 +202,7 @@ def _keys(trace: Trace, rows: _Rows, call: _Rows) -> tuple[_Rows, _Rows, _Rows]:
     phase = np.full(len(rows), PHASES.index(Phase.FORWARD), dtype=np.int64)
     fused = np.array([fused_operators(name) is not None for name in trace.names], dtype=np.bool_)
     if len(operators):
-        label[_before(kernels)[rows] & ~fused[label]] = _BEFORE
+        label[launched_before(trace)[rows] & ~fused[label]] = _BEFORE
         called = np.flatnonzero(call >= 0)
         phase[called] = np.maximum(operators.phase[call[called]], 0)
         # A fused kernel stands for itself where what called it is a range around many of them.
@@ -219,22 +218,6 @@ def _keys(trace: Trace, rows: _Rows, call: _Rows) -> tuple[_Rows, _Rows, _Rows]:
     arguments[label < 0] = UNKNOWN
     phase[label < 0] = PHASES.index(Phase.FORWARD)
     return label, arguments, phase
-
-
-def _before(kernels: Kernels) -> npt.NDArray[np.bool_]:
-    """Return which kernels were launched before the trace began.
-
-    No call that launched them is told, and nothing of which one is ran before them on their queue:
-    queues keep the order of launches.
-    """
-    told = kernels.launch_start_ns >= 0
-    if not told.any():
-        return told
-    queue = np.unique(kernels.queue, return_inverse=True)[1]
-    first_ns = np.full(int(queue.max()) + 1, LATEST_NS)
-    np.minimum.at(first_ns, queue[told], kernels.start_ns[told])
-    early = (kernels.start_ns < first_ns[queue]) | (kernels.stream < 0)
-    return np.asarray(~told & early)
 
 
 def _operator(trace: Trace, key: _Key, rows: _Rows, call: _Rows, forward: _Rows) -> TracedOperator:

@@ -318,3 +318,13 @@ def test_under_autocast_the_call_with_the_operands_as_cast_counts(tmp_path: Path
     assert (product.operator.name, product.precision) == ("aten::mm", Precision.FP16)
     assert product.flops_per_s == pytest.approx(8192 / 10e-6)
     assert (copied.operator.name, copied.operator.time_s) == ("aten::copy_", pytest.approx(5e-6))
+
+
+def test_kernels_whose_call_is_lost_count_in_the_step_that_they_ran_in(tmp_path: Path) -> None:
+    """As of a trace whose profiler dropped calls: its operators took longer than is joined."""
+    lost = made.kernel("lost", 98, 1062.0, 20.0)
+    found = explain_trace(_trace(tmp_path, [*made.training_events(), lost]))
+    # It ran behind the product, before the next step began; 60 us of each step are joined.
+    assert found.device_time_s == pytest.approx(140e-6)
+    assert found.joined_share == pytest.approx(120 / 140)
+    assert not any("outside of its steps" in note for note in found.notes)
