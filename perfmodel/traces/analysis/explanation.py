@@ -218,8 +218,9 @@ def _notes(
     if doubled > _DOUBLED:
         found.append(
             f"During {100 * doubled:.0f} % of their time kernels ran beside others of their own "
-            "queue, which runs one after the other: the file holds events twice, or several "
-            "processes, and sums over it are too large."
+            "queue, which runs one after the other: the file holds events twice or several "
+            "processes, and sums over it are too large, or branches of a graph that it does not "
+            "tell of."
         )
     if not len(trace.kernels) and len(trace.operators):
         found.append("Nothing ran on a device: times are those of calls on the host.")

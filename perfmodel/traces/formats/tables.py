@@ -97,14 +97,25 @@ def whole(file: str, column: str, text: str) -> int:
     found = _WHOLE.fullmatch(ungrouped(text))
     if found is not None:
         return int(found[1])
+    refuse_rounded(file, column, text)
+    raise InvalidTraceError(
+        f"{file} has {text[:60]!r} in column {column!r}; expected a whole number >= 0."
+    )
+
+
+def refuse_rounded(file: str, column: str, text: str) -> None:
+    """Refuse a number that a spreadsheet has rounded.
+
+    Raises
+    ------
+    InvalidTraceError
+        Its digits were cut and a power of ten stands in their place.
+    """
     if _ROUNDED.fullmatch(text.strip()):
         raise InvalidTraceError(
             f"{file} has {text!r} in column {column!r}: a spreadsheet has rounded it, and "
             "differences of rounded times mean nothing. Give the file as the profiler wrote it."
         )
-    raise InvalidTraceError(
-        f"{file} has {text[:60]!r} in column {column!r}; expected a whole number >= 0."
-    )
 
 
 def ungrouped(text: str) -> str:

@@ -84,7 +84,7 @@ def test_launches_of_kernels(tmp_path: Path) -> None:
         (GPU_TRACE.replace("Duration (ns)", "Duration (fortnights)"), "unknown unit"),
         (GPU_TRACE.replace("3000", "-3000"), "expected a time >= 0"),
         (GPU_TRACE.replace("3000", "NaN"), "expected a time >= 0"),
-        (GPU_TRACE.replace("3000", "1e400"), "expected a time >= 0"),
+        (GPU_TRACE.replace("3000", "1e400"), "a spreadsheet has rounded it"),
         (GPU_TRACE[:-60], "cut or damaged"),
     ],
 )
@@ -180,8 +180,18 @@ def test_thousands_may_be_parted(tmp_path: Path) -> None:
     assert trace.kernels.duration_ns.tolist() == [1_234_500]
     trace = _read(tmp_path, header + "100,0;1234,5;1000;gemm\n")
     assert trace.kernels.duration_ns.tolist() == [1_234_500]
-    with pytest.raises(InvalidTraceError, match="expected a time"):
+    with pytest.raises(InvalidTraceError, match="a spreadsheet has rounded it"):
         _read(tmp_path, header + "100.0;9e999999;1000;gemm\n")
+    with pytest.raises(InvalidTraceError, match="expected a time"):
+        _read(tmp_path, header + "100.0;9e-999999999999999999999;1000;gemm\n")
+
+
+def test_starts_that_a_spreadsheet_has_rounded_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidTraceError, match="'1.23457E\\+12'.*a spreadsheet has rounded it"):
+        _read(tmp_path, GPU_TRACE.replace("5000,", "1.23457E+12,"))
+    # As other programs write small fractions.
+    small = GPU_TRACE.replace("Start (ns)", "Start (s)").replace("5000,", "5e-06,")
+    assert _read(tmp_path, small).kernels.start_ns[0] == 0
 
 
 @pytest.mark.parametrize(
