@@ -50,18 +50,31 @@ def print_table(
         to_right = right[position : position + 1] == "r"
         table.add_column(column, justify="right" if to_right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_PIPE_WIDTH)
     console.print(table)
 
 
+def printable(text: str) -> str:
+    r"""Return a text without what a terminal obeys or hides, as names in files of others have.
+
+    Examples
+    --------
+    >>> ascii(printable("gemm\x1b[31m"))
+    "'gemm\\ufffd[31m'"
+    """
+    return "".join(
+        one if one.isprintable() or one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text
+    )
+
+
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
     """Print pairs of a name and a value, the values in one column."""
     width = max((len(name) for name, _ in facts), default=0)
     for name, value in facts:
-        lines = value.splitlines() or [""]
+        lines = [printable(line) for line in value.splitlines()] or [""]
         print(f"{name:<{width}}  {lines[0]}")
         for line in lines[1:]:
             print(f"{'':<{width}}  {line}")

@@ -6,9 +6,10 @@ whoever imports it must tell. Traces that end too early are refused.
 
 from __future__ import annotations
 
+import hashlib
 import statistics
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfmodel.devices.spec import AcceleratorSpec
@@ -24,8 +25,13 @@ from perfmodel.importers.published import (
     RejectedRow,
 )
 from perfmodel.placement.topology.topology import Placement
-from perfmodel.traces.analysis.explanation import TraceExplanation, explain_trace
+from perfmodel.traces.analysis.explanation import (
+    TraceExplanation,
+    devices_that_ran,
+    explain_trace,
+)
 from perfmodel.traces.formats.registry import read_trace
+from perfmodel.traces.trace import Trace
 
 _SOURCE = "traces"
 _LICENCE = "not stated"
@@ -70,14 +76,22 @@ def import_traces(files: Sequence[Path], told: TracedJob) -> Imported:
     """Return the records of some traces of one job; a file that is refused is a rejected row."""
     kernels: list[PublishedKernel] = []
     steps: list[PublishedStep] = []
-    placements: list[PublishedPlacement] = []
+    runs: list[dict[int | None, PublishedPlacement]] = []
     rejected: list[RejectedRow] = []
+    read: dict[bytes, Path] = {}
     for file in files:
         try:
             found = _explained(file, told)
         except InvalidTraceError as error:
             rejected.append(RejectedRow(file=file.name, line=0, reason=error.message))
             continue
+        fingerprint = _fingerprint(found.trace)
+        if fingerprint in read:
+            first = read[fingerprint].name
+            reason = f"it holds the same kernels at the same times as {first}"
+            rejected.append(RejectedRow(file=file.name, line=0, reason=reason))
+            continue
+        read[fingerprint] = file
         if reason := _not_joined(found):
             rejected.append(RejectedRow(file=file.name, line=0, reason=reason))
         else:
@@ -87,20 +101,38 @@ def import_traces(files: Sequence[Path], told: TracedJob) -> Imported:
             if isinstance(step, PublishedStep):
                 steps.append(step)
             elif step is not None:
-                placements.append(step)
+                _enter(runs, found.trace.rank, step)
     return Imported(
         kernels=tuple(kernels),
         steps=tuple(steps),
-        placements=tuple(placements),
+        placements=tuple(map(_of_one_run, runs)),
         rejected=tuple(rejected),
     )
+
+
+def _enter(
+    runs: list[dict[int | None, PublishedPlacement]], rank: int | None, step: PublishedPlacement
+) -> None:
+    """Put the step of a rank into the first run that lacks the rank; of an unknown one, alone."""
+    for run in runs:
+        if rank is not None and rank not in run and None not in run:
+            run[rank] = step
+            return
+    runs.append({rank: step})
+
+
+def _of_one_run(ranks: Mapping[int | None, PublishedPlacement]) -> PublishedPlacement:
+    """Return the record of a run of which several ranks were traced: they wait for each other."""
+    first = next(iter(ranks.values()))
+    return replace(first, step_time_s=statistics.median(one.step_time_s for one in ranks.values()))
 
 
 def _explained(file: Path, told: TracedJob) -> TraceExplanation:
     trace = read_trace(file)
     if not trace.complete:
         raise InvalidTraceError(
-            f"{file.name} ends too early: its sums are too small to be learned from."
+            f"{file.name} ends too early, or lacks times of kernels: its sums are too small to be "
+            "learned from. `perfmodel trace` says which."
         )
     found = explain_trace(trace, accelerator=told.accelerator)
     if found.accelerator is None:
@@ -108,9 +140,23 @@ def _explained(file: Path, told: TracedJob) -> TraceExplanation:
             f"{file.name} does not say which accelerator of the catalogue it ran on; "
             "--accelerator NAME does."
         )
+    if len(kinds := devices_that_ran(trace)) > 1:
+        raise InvalidTraceError(
+            f"Devices of several kinds ran in {file.name}: {', '.join(kinds)}. Which ran what is "
+            "not kept; record each alone."
+        )
     if not len(trace.kernels):
         raise InvalidTraceError(f"Nothing ran on a device in {file.name}.")
     return found
+
+
+def _fingerprint(trace: Trace) -> bytes:
+    """Return what traces of one run have in common, however they are packed and called."""
+    kernels = trace.kernels
+    digest = hashlib.blake2b("\0".join(trace.names).encode(errors="replace"))
+    for column in (kernels.name, kernels.start_ns, kernels.duration_ns, kernels.calls):
+        digest.update(column.tobytes())
+    return digest.digest()
 
 
 def _not_joined(found: TraceExplanation) -> str:
@@ -138,6 +184,10 @@ def _kernels(
             )
             continue
         if operator.time_s <= 0:
+            continue
+        if one.beyond_peak:
+            reason = f"{operator.name[:80]}: it computed more than a {found.accelerator.name} can"
+            rejected.append(RejectedRow(file=file.name, line=0, reason=reason))
             continue
         yield PublishedKernel(
             op=op,
@@ -187,10 +237,12 @@ def _step(
 def _no_step(found: TraceExplanation, placement: Placement | None) -> str:
     """Return why the steps of a trace are no record; empty where they are one."""
     if found.steps.found == "whole":
-        return "the trace marks none and does not repeat"
+        return "the trace marks none, and none was found"
     if found.steps.found == "repetition" and _not_joined(found):
         return "kernels repeat, but so do layers, and no operators tell which it is"
     world = found.trace.world_size or 1
+    if found.steps.step_time_s <= 0:
+        return "their marks leave no time between them"
     if placement is None and world > 1:
         return f"it is one of {world} ranks; --on PLACEMENT says where they ran"
     if placement is not None and placement.accelerator_count < world:

@@ -56,8 +56,10 @@ def operator_graph(name: str, arguments: OperatorArguments | None, phase: Phase)
     MissingExtraError
         torch is absent.
     """
-    if arguments is None or not arguments.tensors:
+    if arguments is None:
         raise UncalledError("the trace keeps no shapes (record_shapes was off)")
+    if not arguments.tensors:
+        raise UncalledError("it is given no tensor")
     if canonical_op(name) not in REGISTER or not name.startswith("aten::"):
         raise UncalledError("no formula prices this operator")
     if any(not tensor.dtype for tensor in arguments.tensors):
@@ -107,17 +109,19 @@ def _recorded(overload: Any, inputs: Sequence[TracedInput], phase: Phase) -> Gra
     recorder.phase = phase
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
-    for argument, given in zip(overload._schema.arguments, inputs, strict=True):
-        value = _value(argument, given)
-        if argument.kwarg_only:
-            kwargs[argument.name] = value
-        else:
-            args.append(value)
-    for tensor in _tensors_in([*args, *kwargs.values()]):
-        recorder.enter(tensor, Role.INPUT)
     try:
+        for argument, given in zip(overload._schema.arguments, inputs, strict=True):
+            value = _value(argument, given)
+            if argument.kwarg_only:
+                kwargs[argument.name] = value
+            else:
+                args.append(value)
+        for tensor in _tensors_in([*args, *kwargs.values()]):
+            recorder.enter(tensor, Role.INPUT)
         with interposed(), recorder:
             overload(*args, **kwargs)
+    except UncalledError:
+        raise
     except Exception as error:  # whatever torch says of arguments that a file holds
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise UncalledError(f"torch refuses its arguments: {reason[0][:160]}") from error

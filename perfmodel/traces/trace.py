@@ -185,6 +185,11 @@ class Kernels:
         _check_lengths(self)
 
     @property
+    def queue(self) -> npt.NDArray[np.int64]:
+        """One number for device and stream together."""
+        return (self.device.astype(np.int64) << 32) + self.stream
+
+    @property
     def end_ns(self) -> npt.NDArray[np.int64]:
         """Ends of rows with a start; -1 elsewhere."""
         return np.where(self.start_ns < 0, UNKNOWN, self.start_ns + self.duration_ns)
@@ -224,7 +229,8 @@ class Trace:
     steps : tuple of TracedStep
         As the trace marks them; empty where it marks none.
     complete : bool
-        False where the file ends too early: sums over it are too small, it is not imported.
+        False where the file ends too early, or kernels lack their times: sums over it are too
+        small, it is not imported.
     notes : tuple of str
         What a reader of the explanation must know: left out, guessed, damaged; a sentence each.
     """

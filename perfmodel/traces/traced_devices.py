@@ -53,6 +53,8 @@ class TracedDevice:
         The accelerator follows from facts, not from its name.
     architecture : str
         As told: ``"gfx942"``, ``"9.0"`` (compute capability); ``""`` untold.
+    partial : bool
+        The name is that of a known device and its memory is not.
     """
 
     index: int
@@ -62,6 +64,7 @@ class TracedDevice:
     memory_bytes: int | None = None
     multiprocessors: int | None = None
     architecture: str = ""
+    partial: bool = False
 
 
 def traced_device(
@@ -92,7 +95,7 @@ def traced_device(
     ('MI300X', True)
     """
     found = Catalog.default()
-    accelerator = _by_name(name, found)
+    named = accelerator = _by_name(name, found)
     if accelerator is not None and memory_bytes is not None:
         # A bare "NVIDIA H100" may be any of its cards: memory says which it is not.
         accelerator = accelerator if _fits(memory_bytes, found.get(accelerator)) else None
@@ -114,6 +117,7 @@ def traced_device(
         memory_bytes=memory_bytes,
         multiprocessors=multiprocessors,
         architecture=architecture,
+        partial=named is not None and accelerator is None and guess is None,
     )
 
 

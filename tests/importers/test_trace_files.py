@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from perfmodel.features.kernels.kernel_work import kernel_work
 from perfmodel.graph.job import Job
 from perfmodel.importers.kernels.traced_calls import UnnamedCallError, traced_call
 from perfmodel.importers.trace_files import TracedJob, import_traces, read_trace_files
+from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.traces.analysis.operator_work import priced_operators
 from perfmodel.traces.analysis.operators import traced_operators
 from perfmodel.traces.formats.registry import read_trace
@@ -143,3 +145,59 @@ def test_kernels_that_repeat_are_no_steps_where_no_operators_are_known(tmp_path:
     imported = import_traces([path], TOLD)
     assert (imported.steps, imported.kernels) == ((), ())
     assert "so do layers" in imported.rejected[-1].reason
+
+
+def test_a_trace_under_two_names_counts_once(tmp_path: Path) -> None:
+    plain = _write(tmp_path, "aten::mm", CALLS[0][1])
+    packed = tmp_path / "copy.json.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    found = import_traces([plain, packed, plain], TracedJob())
+    assert len(found.kernels) == 1
+    assert [row.reason for row in found.rejected] == [
+        "it holds the same kernels at the same times as trace.json"
+    ] * 2
+
+
+def test_calls_that_computed_more_than_the_device_can_are_no_records(tmp_path: Path) -> None:
+    # 2 x 8,192 cubed over 4 us are 2.7e17 FLOP/s.
+    path = _write(tmp_path, "aten::mm", [([8192, 8192], F, ""), ([8192, 8192], F, "")])
+    found = import_traces([path], TracedJob())
+    assert not found.kernels
+    assert found.rejected[0].reason == "aten::mm: it computed more than a H100-SXM5-80GB can"
+
+
+def test_what_devices_of_several_kinds_ran_is_no_record(tmp_path: Path) -> None:
+    events = [*made.training_events(1), made.kernel("gemm", 99, 1050.0, 5.0, device=1)]
+    devices = [made.H100, {"id": 1, "name": "Tesla T4"}]
+    path = made.write_trace(tmp_path / "trace.json", events, deviceProperties=devices)
+    found = import_traces([path], TracedJob())
+    assert not found.kernels
+    assert "H100-SXM5-80GB, T4" in found.rejected[0].reason
+
+
+def test_steps_without_time_between_their_marks_are_no_record(tmp_path: Path) -> None:
+    marks = [made.step_mark(number, 1000.0, 0.0) for number in (1, 2, 3)]
+    events = [*marks, made.call("aten::mm", 1000.0, 9.0), made.launch(1, 1000.0),
+              made.kernel("sgemm", 1, 1000.0, 5.0)]  # fmt: skip
+    path = made.write_trace(tmp_path / "trace.json", events)
+    found = import_traces([path], TracedJob(job=Job(model="timm/resnet50", batch_size=4)))
+    assert not found.steps
+    assert any("no time between" in row.reason for row in found.rejected)
+
+
+def test_ranks_of_one_run_are_one_record(tmp_path: Path) -> None:
+    files = []
+    # Steps of 100, 110 and 130 us: ranks 0 to 2 of one run; rank 0 once more is another run.
+    for number, (rank, period) in enumerate(((0, 100.0), (1, 110.0), (2, 130.0), (0, 150.0))):
+        events = [*made.training_step(1, 1000.0), *made.training_step(2, 1000.0 + period)]
+        marks = [e | {"dur": period} if "Profiler" in e["name"] else e for e in events]
+        path = tmp_path / f"{number}.json"
+        told = {"rank": rank, "world_size": 3}
+        files.append(made.write_trace(path, marks, distributedInfo=told))
+    found = import_traces(
+        files,
+        TracedJob(
+            job=Job(model="zoo/mlp", batch_size=8), placement=parse_placement("3xH100-SXM5-80GB")
+        ),
+    )
+    assert [one.step_time_s for one in found.placements] == pytest.approx([110e-6, 150e-6])

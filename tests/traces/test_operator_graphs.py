@@ -60,6 +60,8 @@ def test_a_cast_has_the_type_that_the_trace_tells() -> None:
          "keeps no values"),
         ("aten::mm", [([4, 8], F, ""), ([9, 16], F, "")], "torch refuses"),
         ("aten::mm", [([4, 8], "odd::Type", ""), ([8, 16], F, "")], "does not tell all types"),
+        ("aten::mm", [([2**40] * 2, F, "")] * 2, "torch refuses"),
+        ("aten::ones", [([], L, "[4]")], "given no tensor"),
         ("aten::save_to_file", [([4], F, "")], "no formula prices"),
         ("os::system", [([4], F, "")], "no formula prices"),
         ("aten::relu", [([4], F, ""), ([4], F, ""), ([4], F, "")], "no overload takes"),

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfmodel.cli.options import models_option, output_options
-from perfmodel.cli.output import duration, percent, print_facts, print_json, print_table, with_unit
+from perfmodel.cli.output import (
+    duration,
+    percent,
+    print_facts,
+    print_json,
+    print_table,
+    printable,
+    with_unit,
+)
 
 if TYPE_CHECKING:
     from perfmodel.estimator.single.compared_operators import ComparedOperator
@@ -60,7 +68,7 @@ def command(
     _print_classes(found)
     _print_operators(found, compared[:top])
     for note in found.notes:
-        click.echo(f"Note: {note}")
+        click.echo(f"Note: {printable(note)}")
 
 
 def _print_facts(file: Path, found: TraceExplanation) -> None:
@@ -81,7 +89,8 @@ def _print_facts(file: Path, found: TraceExplanation) -> None:
     if steps.windows:
         facts.append(("steps", f"{len(steps.windows)} ({steps.found})"))
         facts.append(("step time", f"{duration(steps.step_time_s)} (median)"))
-    facts.append(("joined", f"{percent(found.joined_share)} of device time"))
+    if len(trace.kernels):
+        facts.append(("joined", f"{percent(found.joined_share)} of device time"))
     print_facts(facts)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -17,17 +16,22 @@ from perfmodel.graph.vocabulary import canonical_op
 from perfmodel.traces.analysis.operator_work import PricedOperator, priced_operators, unpriced
 from perfmodel.traces.analysis.operators import (
     TracedOperator,
-    is_priced,
     joined_share,
+    most_answered,
+    priced_calls,
     traced_operators,
 )
 from perfmodel.traces.analysis.steps import Steps, find_steps
-from perfmodel.traces.analysis.timeline import DeviceTime, device_times
+from perfmodel.traces.analysis.timeline import DeviceTime, device_times, doubled_share
+from perfmodel.traces.joining.phases import forward_calls
 from perfmodel.traces.trace import PHASES, Kernels, Trace
 from perfmodel.traces.traced_devices import TracedDevice
 
 #: Share of the device time of a trace outside of its steps from which on it is said.
 _MUCH_OUTSIDE = 0.01
+#: Share of time beside others of one queue from which on it is said; launches that overlap on
+#: purpose (programmatic dependent launch) stay below.
+_DOUBLED = 0.25
 #: Below it times of kernels are not told apart well enough from each other by whom they are.
 _ENOUGH_JOINED = 0.95
 
@@ -113,6 +117,7 @@ def explain_trace(
     except MissingExtraError as error:
         priced = tuple(unpriced(one, "torch is not installed") for one in found)
         notes.append(error.message)
+    notes += _beyond_peak(priced, spec)
     share = joined_share(found)
     if share < _ENOUGH_JOINED:
         notes.append(_unjoined(trace, share))
@@ -126,6 +131,17 @@ def explain_trace(
         operators=priced,
         joined_share=share,
         notes=tuple(notes),
+    )
+
+
+def devices_that_ran(trace: Trace) -> tuple[str, ...]:
+    """Return the accelerators of the catalogue that ran anything, the busiest first."""
+    kernels = trace.kernels
+    numbers, position = np.unique(kernels.device, return_inverse=True)
+    busy = np.bincount(position, weights=kernels.duration_ns, minlength=len(numbers))
+    described = [trace.device(int(numbers[i])) for i in np.argsort(-busy, kind="stable")]
+    return tuple(
+        dict.fromkeys(one.accelerator for one in described if one is not None and one.accelerator)
     )
 
 
@@ -178,25 +194,49 @@ def _notes(
             "time is taken for a step; the layers of a model may repeat as well."
         )
     elif steps.found == "whole" and steps.windows:
-        found.append("The trace marks no steps and does not repeat; all of it is taken for one.")
+        found.append(
+            "The trace marks no steps, and no repetition was found in what devices ran; all of it "
+            "is taken for one."
+        )
     if device is not None and device.guessed and given is None:
         found.append(
             f"The driver calls the device {device.name!r}; that it is a {device.accelerator} is a "
             "guess from its cores, memory and architecture. --accelerator says it."
         )
     elif given is None and (device is None or device.accelerator is None):
-        named = (
-            f"calls its device {device.name!r}, which is not in the catalogue"
-            if device is not None and device.name
-            else "names no device"
-        )
         found.append(
-            f"The trace {named}: no roofline and no predictions. --accelerator NAME says which it "
-            "was."
+            f"The trace {_unknown(device)}: no roofline and no predictions. --accelerator NAME "
+            "says which it was."
+        )
+    kinds = devices_that_ran(trace)
+    if len(kinds) > 1:
+        found.append(
+            f"Devices of several kinds ran ({', '.join(kinds)}): rates and rooflines of operators "
+            "are as if all had run on the first of them. They are not imported."
+        )
+    doubled = doubled_share(trace.kernels)
+    if doubled > _DOUBLED:
+        found.append(
+            f"During {100 * doubled:.0f} % of their time kernels ran beside others of their own "
+            "queue, which runs one after the other: the file holds events twice or several "
+            "processes, and sums over it are too large, or branches of a graph that it does not "
+            "tell of."
         )
     if not len(trace.kernels) and len(trace.operators):
         found.append("Nothing ran on a device: times are those of calls on the host.")
     return found
+
+
+def _unknown(device: TracedDevice | None) -> str:
+    """Return how a trace names a device that the catalogue does not know."""
+    if device is None or not device.name:
+        return "names no device"
+    if device.partial and device.memory_bytes:
+        return (
+            f"calls its device {device.name!r} and gives it {device.memory_bytes / 2**30:.1f} GiB, "
+            "which that device does not have: a part of one (MIG, vGPU), or another"
+        )
+    return f"calls its device {device.name!r}, which is not in the catalogue"
 
 
 def _outside(steps: Steps, kernels: Kernels) -> Sequence[str]:
@@ -207,6 +247,21 @@ def _outside(steps: Steps, kernels: Kernels) -> Sequence[str]:
     return (
         f"{100 * share:.1f} % of the device time of the trace lies outside of its steps and is not "
         "counted: launched before the trace began, or not between the marks of a step.",
+    )
+
+
+def _beyond_peak(
+    operators: Sequence[PricedOperator], spec: AcceleratorSpec | None
+) -> Sequence[str]:
+    beyond = [one for one in operators if one.beyond_peak]
+    if not beyond or spec is None:
+        return ()
+    worst = max(beyond, key=lambda one: one.peak_share or 0.0)
+    return (
+        f"{len(beyond)} operators computed more than the peak of a {spec.name}, "
+        f"{worst.operator.name} {worst.peak_share:.3g} times as much: it was another device "
+        "(--accelerator), a narrower type than that of the operands, or the times are too short. "
+        "They are not imported.",
     )
 
 
@@ -230,23 +285,19 @@ def host_operators(trace: Trace, start_ns: int, end_ns: int) -> tuple[TracedOper
     told &= operators.duration_ns >= 0
     told |= bool((operators.start_ns < 0).all())
     rows = np.flatnonzero(told & _outermost(trace))
-    time_ns: Counter[tuple[int, int, int]] = Counter()
-    calls: Counter[tuple[int, int, int]] = Counter()
-    columns = (operators.name, operators.arguments, operators.phase, operators.duration_ns)
-    for name, arguments, phase, duration_ns in zip(
-        *(column[rows].tolist() for column in columns), strict=True
-    ):
-        time_ns[name, arguments, phase] += max(duration_ns, 0)
-        calls[name, arguments, phase] += 1
-    found = [_operator(trace, key, calls[key], total) for key, total in time_ns.items()]
+    keys = [column[rows] for column in (operators.name, operators.arguments, operators.phase)]
+    order = np.lexsort(keys[::-1])
+    edges = np.flatnonzero(np.any([np.diff(key[order]) != 0 for key in keys], axis=0)) + 1
+    groups = np.split(rows[order], edges) if len(rows) else []
+    forward = forward_calls(operators)
+    found = [_operator(trace, calls, forward) for calls in groups]
     return tuple(sorted(found, key=lambda one: (-one.time_s, -one.calls)))
 
 
 def _outermost(trace: Trace) -> npt.NDArray[np.bool_]:
     """Return which calls are priced and not inside of one that is."""
     operators = trace.operators
-    priced = np.array([is_priced(name) for name in trace.names], dtype=np.bool_)
-    own = priced[operators.name] if len(operators) else np.zeros(0, dtype=np.bool_)
+    own = priced_calls(trace)
     inside = np.zeros(len(operators), dtype=np.bool_)
     current = operators.parent.copy()
     waiting = np.flatnonzero(current >= 0)
@@ -257,18 +308,23 @@ def _outermost(trace: Trace) -> npt.NDArray[np.bool_]:
     return np.asarray(own & ~inside)
 
 
-def _operator(trace: Trace, key: tuple[int, int, int], calls: int, total_ns: int) -> TracedOperator:
-    name, arguments, phase = trace.names[key[0]], key[1], max(key[2], 0)
+def _operator(
+    trace: Trace, calls: npt.NDArray[np.int64], forward: npt.NDArray[np.int32]
+) -> TracedOperator:
+    """Return calls that are alike as one operator."""
+    operators, first = trace.operators, int(calls[0])
+    name = trace.name_of(first)
     entry = REGISTER.get(canonical_op(name))
     return TracedOperator(
         name=name,
         op=canonical_op(name),
         op_class=(OpClass.OTHER if entry is None else entry.op_class).value,
-        phase=PHASES[phase],
-        arguments=trace.arguments[arguments] if arguments >= 0 else None,
-        calls=calls,
+        phase=PHASES[max(int(operators.phase[first]), 0)],
+        arguments=trace.arguments_of(first),
+        calls=len(calls),
         kernels=0,
-        time_s=total_ns / 1e9,
+        time_s=int(np.maximum(operators.duration_ns[calls], 0).sum()) / 1e9,
         joined=True,
         kernel_names=(),
+        forward=most_answered(trace, forward[calls]),
     )

@@ -23,6 +23,8 @@ _PRECISIONS: Mapping[str, Precision] = {
 }  # fmt: skip
 #: Arithmetic in them is not described by a precision; scalars of them are mere numbers.
 _UNRATED = frozenset({"float64", "complex64", "complex128"})
+#: Rate over peak beyond which a time is not believed; clocks and published peaks differ by less.
+_BELIEVED = 1.05
 #: Calls are made again one by one; a step has a few hundred different ones.
 _MOST_PRICED = 3000
 
@@ -37,8 +39,9 @@ class PricedOperator:
         Of one call; None where it could not be priced.
     flops, size_bytes : float or None
         Of one call: operations, and compulsory traffic.
-    roofline_s : float or None
-        Least time of one call on the device; None without a device or a price.
+    roofline_s, arithmetic_s : float or None
+        Least time of one call on the device, and that of its arithmetic alone; None without a
+        device or a price.
     reason : str
         Why there is no price; empty where there is one.
     """
@@ -49,6 +52,7 @@ class PricedOperator:
     flops: float | None = None
     size_bytes: float | None = None
     roofline_s: float | None = None
+    arithmetic_s: float | None = None
     reason: str = ""
 
     @property
@@ -65,6 +69,20 @@ class PricedOperator:
     def roofline_share(self) -> float | None:
         """Least over measured time."""
         return self._rate(self.roofline_s)
+
+    @property
+    def peak_share(self) -> float | None:
+        """Achieved over peak arithmetic."""
+        return self._rate(self.arithmetic_s)
+
+    @property
+    def beyond_peak(self) -> bool:
+        """Whether it computed more than the device can: its time, type or device is mistaken.
+
+        More traffic than memory has is no mistake: caches keep operands.
+        """
+        share = self.peak_share
+        return share is not None and share > _BELIEVED
 
     def _rate(self, amount: float | None) -> float | None:
         time_s = self.operator.time_per_call_s
@@ -121,23 +139,30 @@ def priced_operator(operator: TracedOperator, device: AcceleratorSpec | None) ->
         flops=float(table.flops.sum()),
         size_bytes=float(table.bytes_read.sum() + table.bytes_written.sum()),
         roofline_s=None if device is None else roofline_s(graph, device, precision),
+        arithmetic_s=None if device is None else sum(_arithmetic_s(graph, device, precision)),
     )
 
 
 def roofline_s(graph: Graph, device: AcceleratorSpec, precision: Precision) -> float:
     """Return the least time of a graph: of each node the longer of arithmetic and traffic."""
     table = cost_table(graph)
+    traffic = (table.bytes_read + table.bytes_written) / device.bandwidth_bytes_per_s
+    least: float = sum(map(max, _arithmetic_s(graph, device, precision), traffic.tolist()))
+    return least
+
+
+def _arithmetic_s(graph: Graph, device: AcceleratorSpec, precision: Precision) -> list[float]:
+    """Return the least time of the arithmetic of each node."""
+    table = cost_table(graph)
     matrix, vector = (
         device.flops_per_s(precision, engine) for engine in (Engine.MATRIX, Engine.VECTOR)
     )
-    total = 0.0
-    for flops, read, written, is_matrix in zip(
-        table.flops.tolist(), table.bytes_read.tolist(), table.bytes_written.tolist(),
-        table.engine_is_matrix.tolist(), strict=True,
-    ):  # fmt: skip
-        traffic_s = (read + written) / device.bandwidth_bytes_per_s
-        total += max(flops / (matrix if is_matrix else vector), traffic_s)
-    return total
+    return [
+        flops / (matrix if is_matrix else vector)
+        for flops, is_matrix in zip(
+            table.flops.tolist(), table.engine_is_matrix.tolist(), strict=True
+        )
+    ]
 
 
 def precision_of(operator: TracedOperator) -> Precision:

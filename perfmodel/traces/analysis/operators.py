@@ -18,9 +18,16 @@ import numpy.typing as npt
 from perfmodel.graph.cost import FORMULA_MODULES
 from perfmodel.graph.cost.base import REGISTER, OpClass
 from perfmodel.graph.vocabulary import canonical_op
+from perfmodel.traces.analysis.steps import launched_before
 from perfmodel.traces.joining.phases import forward_calls
 from perfmodel.traces.kernel_kinds import fused_operators
-from perfmodel.traces.trace import PHASES, UNKNOWN, KernelKind, OperatorArguments, Trace
+from perfmodel.traces.trace import (
+    PHASES,
+    UNKNOWN,
+    KernelKind,
+    OperatorArguments,
+    Trace,
+)
 from perfmodel.types import Phase
 
 assert FORMULA_MODULES  # their import fills the register
@@ -88,11 +95,11 @@ def counted_calls(trace: Trace) -> npt.NDArray[np.int32]:
     found = trace.kernels.operator.copy()
     if not len(operators):
         return found
-    priced = _priced(trace)
+    priced = priced_calls(trace)
     current = found.copy()
     waiting = np.flatnonzero(current >= 0)
     while len(waiting):
-        knows = priced[operators.name[current[waiting]]]
+        knows = priced[current[waiting]]
         found[waiting[knows]] = current[waiting[knows]]
         current[waiting] = operators.parent[current[waiting]]
         waiting = waiting[current[waiting] >= 0]
@@ -133,6 +140,35 @@ def joined_share(operators: Iterable[TracedOperator]) -> float:
     return sum(one.time_s for one in counted if one.joined) / total_s if total_s else 1.0
 
 
+def priced_calls(trace: Trace) -> npt.NDArray[np.bool_]:
+    """Tell of each call whether graphs price it and it works on what it was given.
+
+    Under autocast an operator casts its operands and is called once more inside of itself: that
+    call, with the operands as they are computed with, is the one.
+    """
+    operators = trace.operators
+    if not len(operators):
+        return np.zeros(0, dtype=np.bool_)
+    found = _priced(trace)[operators.name]
+    inner = np.flatnonzero((operators.parent >= 0) & (operators.arguments >= 0))
+    outer = operators.parent[inner]
+    again = (operators.name[inner] == operators.name[outer]) & (operators.arguments[outer] >= 0)
+    inner, outer = inner[again], outer[again]
+    pairs = np.stack((operators.arguments[outer], operators.arguments[inner]))
+    kinds, kind = np.unique(pairs, axis=1, return_inverse=True)
+    cast = [_cast(trace.arguments[given], trace.arguments[used]) for given, used in kinds.T]
+    found[outer[np.array(cast, dtype=np.bool_)[kind.ravel()]]] = False
+    return found
+
+
+def _cast(given: OperatorArguments, used: OperatorArguments) -> bool:
+    """Tell whether arguments are the same but for the types of some."""
+    before = [(tensor.shape, tensor.dtype) for tensor in given.tensors]
+    after = [(tensor.shape, tensor.dtype) for tensor in used.tensors]
+    shapes = [shape for shape, _ in before] == [shape for shape, _ in after]
+    return shapes and before != after
+
+
 def _priced(trace: Trace) -> npt.NDArray[np.bool_]:
     """Tell of each name of a trace whether it is that of an operator which graphs price."""
     return np.array([is_priced(name) for name in trace.names], dtype=np.bool_)
@@ -166,8 +202,7 @@ def _keys(trace: Trace, rows: _Rows, call: _Rows) -> tuple[_Rows, _Rows, _Rows]:
     phase = np.full(len(rows), PHASES.index(Phase.FORWARD), dtype=np.int64)
     fused = np.array([fused_operators(name) is not None for name in trace.names], dtype=np.bool_)
     if len(operators):
-        if (kernels.launch_start_ns >= 0).any():
-            label[(kernels.launch_start_ns[rows] < 0) & ~fused[label]] = _BEFORE
+        label[launched_before(trace)[rows] & ~fused[label]] = _BEFORE
         called = np.flatnonzero(call >= 0)
         phase[called] = np.maximum(operators.phase[call[called]], 0)
         # A fused kernel stands for itself where what called it is a range around many of them.
@@ -205,11 +240,11 @@ def _operator(trace: Trace, key: _Key, rows: _Rows, call: _Rows, forward: _Rows)
         time_s=int(kernels.duration_ns[rows].sum()) / 1e9,
         joined=(named and key.label != _BEFORE) or calls > 0 or fused_operators(name) is not None,
         kernel_names=longest,
-        forward="" if named else _answered(trace, forward[call[call >= 0]]),
+        forward="" if named else most_answered(trace, forward[call[call >= 0]]),
     )
 
 
-def _answered(trace: Trace, calls: _Rows) -> str:
+def most_answered(trace: Trace, calls: _Rows) -> str:
     """Return the name of most of some forward calls; -1 stands for none."""
     names, counts = np.unique(trace.operators.name[calls[calls >= 0]], return_counts=True)
     return trace.names[int(names[np.argmax(counts)])] if len(names) else ""

@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from perfmodel.traces.limits import LATEST_NS
 from perfmodel.traces.trace import KernelKind, Kernels, Trace
 
 Found = Literal["marked", "repetition", "whole"]
@@ -99,16 +100,37 @@ def _marked(trace: Trace) -> Steps:
     return Steps(found="marked", windows=windows, of_kernel=of_kernel)
 
 
-def _launched_ns(trace: Trace) -> npt.NDArray[np.int64]:
-    """Return when each kernel was launched: by its call, else by its operator; -1 untold.
+def launched_before(trace: Trace) -> npt.NDArray[np.bool_]:
+    """Return which kernels were launched before the trace began.
 
-    Where a trace tells that of no kernel at all, when each ran.
+    Nothing tells what launched them, and none of which it is told ran before them on their queue:
+    queues keep the order of launches.
     """
+    kernels, told = trace.kernels, _told_ns(trace) >= 0
+    if not told.any():
+        return told
+    queue = np.unique(kernels.queue, return_inverse=True)[1]
+    first_ns = np.full(int(queue.max()) + 1, LATEST_NS)
+    np.minimum.at(first_ns, queue[told], kernels.start_ns[told])
+    early = (kernels.start_ns < first_ns[queue]) | (kernels.stream < 0)
+    return np.asarray(~told & early)
+
+
+def _told_ns(trace: Trace) -> npt.NDArray[np.int64]:
+    """Return when each kernel was launched: by its call, else by its operator; -1 untold."""
     kernels = trace.kernels
     launched = kernels.launch_start_ns.astype(np.int64)
     called = np.flatnonzero((launched < 0) & (kernels.operator >= 0))
     launched[called] = trace.operators.start_ns[kernels.operator[called]]
-    return launched if (launched >= 0).any() else kernels.start_ns
+    return launched
+
+
+def _launched_ns(trace: Trace) -> npt.NDArray[np.int64]:
+    """Return when each kernel was launched; when it ran, where that is untold; -1 before all."""
+    launched = _told_ns(trace)
+    untold = np.flatnonzero((launched < 0) & ~launched_before(trace))
+    launched[untold] = trace.kernels.start_ns[untold]
+    return launched
 
 
 def _whole(trace: Trace) -> Steps:

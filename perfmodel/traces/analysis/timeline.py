@@ -55,6 +55,19 @@ def device_times(kernels: Kernels, start_ns: int, end_ns: int) -> tuple[DeviceTi
     )
 
 
+def doubled_share(kernels: Kernels) -> float:
+    """Return the share of the time of kernels in which the one before on their queue still ran.
+
+    A queue runs one after the other. Kernels of graphs are not looked at, whose branches share one.
+    """
+    rows = np.flatnonzero((kernels.start_ns >= 0) & (kernels.stream >= 0) & ~kernels.graph)
+    rows = rows[np.lexsort((kernels.start_ns[rows], kernels.queue[rows]))]
+    queue, ends_ns = kernels.queue[rows], kernels.end_ns[rows]
+    together_ns = np.minimum(ends_ns[:-1], ends_ns[1:]) - kernels.start_ns[rows][1:]
+    doubled_ns = int(together_ns[(queue[:-1] == queue[1:]) & (together_ns > 0)].sum())
+    return doubled_ns / max(int(kernels.duration_ns[rows].sum()), 1)
+
+
 def _one(
     kernels: Kernels, rows: npt.NDArray[np.int64], device: int, start_ns: int, end_ns: int
 ) -> DeviceTime:

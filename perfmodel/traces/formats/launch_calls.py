@@ -68,13 +68,15 @@ class LaunchCalls:
         targets = {
             "start_ns": self._builder.kernel_column("launch_start_ns"),
             "duration_ns": self._builder.kernel_column("launch_duration_ns"),
-            "graph": self._builder.kernel_column("graph"),
             "thread": self._thread,
         }
+        # Kernels of a graph may be known as such without the call.
+        graph = self._builder.kernel_column("graph")
         for calls in _blocks(np.arange(len(columns["correlation"]))):
             kernels, launching = _launched(*self._sorted, columns["correlation"][calls], calls)
             for name, target in targets.items():
                 target[kernels] = columns[name][launching]
+            graph[kernels] |= columns["graph"][launching]
         columns.clear()
         for values in self._calls.values():
             del values[:]

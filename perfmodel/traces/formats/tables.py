@@ -24,6 +24,12 @@ SUMS_NOTE = "Sums without a timeline: idle time and overlap are not known."
 _WHOLE = re.compile(r"(\d{1,19})(?:\.0+)?")
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d*)?")
 _DELIMITERS = ",\t;"
+_COMMA_FRACTION = re.compile(r"\d+,(?:\d{1,2}|\d{4,})|\d{1,3}(?:\.\d{3})+,\d+")
+_POINT_FRACTION = re.compile(r"\d+\.(?:\d{1,2}|\d{4,})|\d{1,3}(?:,\d{3})+\.\d+")
+_COMMA_NUMBER = re.compile(r"(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?")
+_UNCLEAR = re.compile(r"\d{1,3}(?:(?:,\d{3})+|(?:\.\d{3})+)")
+#: Rows in which numbers are looked at for what parts them.
+_ROWS_THAT_TELL = 100
 _ROUNDED = re.compile(r"\d(?:\.\d*)?[eE]\+?\d+")
 
 
@@ -91,14 +97,25 @@ def whole(file: str, column: str, text: str) -> int:
     found = _WHOLE.fullmatch(ungrouped(text))
     if found is not None:
         return int(found[1])
+    refuse_rounded(file, column, text)
+    raise InvalidTraceError(
+        f"{file} has {text[:60]!r} in column {column!r}; expected a whole number >= 0."
+    )
+
+
+def refuse_rounded(file: str, column: str, text: str) -> None:
+    """Refuse a number that a spreadsheet has rounded.
+
+    Raises
+    ------
+    InvalidTraceError
+        Its digits were cut and a power of ten stands in their place.
+    """
     if _ROUNDED.fullmatch(text.strip()):
         raise InvalidTraceError(
             f"{file} has {text!r} in column {column!r}: a spreadsheet has rounded it, and "
             "differences of rounded times mean nothing. Give the file as the profiler wrote it."
         )
-    raise InvalidTraceError(
-        f"{file} has {text[:60]!r} in column {column!r}; expected a whole number >= 0."
-    )
 
 
 def ungrouped(text: str) -> str:
@@ -170,6 +187,7 @@ def _tables(
 def _rows(
     name: str, width: int, lines: _Lines, delimiter: str, *, parted: bool
 ) -> Iterator[list[str]]:
+    marks = _Marks(name, delimiter)
     try:
         for number, row in enumerate(csv.reader(lines, delimiter=delimiter), start=1):
             lines.since_row = 0
@@ -182,9 +200,50 @@ def _rows(
                     f"{name} has {len(row)} cells in row {number} under a header of {width}; the "
                     "file is cut or damaged. Export it again."
                 )
-            yield row
+            yield marks.plain(number, row)
     except csv.Error as error:
         raise InvalidTraceError(f"{name} is no sound CSV: {error}. Export it again.") from error
+
+
+class _Marks:
+    """What parts thousands and fractions in the numbers of a table.
+
+    Spreadsheets write 1.234,5 where people do, mostly between semicolons. A number with other than
+    three digits behind its only mark tells which it is.
+    """
+
+    def __init__(self, name: str, delimiter: str) -> None:
+        self.name = name
+        self._semicolons = delimiter == ";"
+        self._comma: bool | None = None
+
+    def plain(self, number: int, row: list[str]) -> list[str]:
+        """Return a row with points before its fractions.
+
+        Raises
+        ------
+        InvalidTraceError
+            A number may be two, a thousand apart.
+        """
+        if self._comma is None and number <= _ROWS_THAT_TELL:
+            if any(_COMMA_FRACTION.fullmatch(cell) for cell in row):
+                self._comma = True
+            elif any(_POINT_FRACTION.fullmatch(cell) for cell in row):
+                self._comma = False
+        if self._comma:
+            return [
+                cell.replace(".", "").replace(",", ".") if _COMMA_NUMBER.fullmatch(cell) else cell
+                for cell in row
+            ]
+        if self._comma is None and self._semicolons:
+            unclear = next((cell for cell in row if _UNCLEAR.fullmatch(cell)), None)
+            if unclear is not None:
+                raise InvalidTraceError(
+                    f"{self.name} has the number {unclear!r} in row {number}, which is a fraction "
+                    "or thousands, as the language is. Export it with points before fractions and "
+                    "without marks of thousands."
+                )
+        return row
 
 
 class _Lines:

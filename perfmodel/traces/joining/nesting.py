@@ -89,10 +89,10 @@ def join_kernels(
     operator = np.full(len(kernels), UNKNOWN, dtype=np.int32)
     launch_start_ns = np.full(len(kernels), UNKNOWN, dtype=np.int64)
     launch_duration_ns = np.full(len(kernels), UNKNOWN, dtype=np.int64)
-    graph = np.zeros(len(kernels), dtype=np.bool_)
+    graph = kernels.graph.copy()
     launch_start_ns[found] = launches.start_ns[rows]
     launch_duration_ns[found] = launches.duration_ns[rows]
-    graph[found] = launches.graph[rows]
+    graph[found] |= launches.graph[rows]
     operator[found] = enclosing(operators, order, launches.thread[rows], launches.start_ns[rows])
     missing = np.flatnonzero(operator < 0)
     operator[missing] = _by_external(external, missing)

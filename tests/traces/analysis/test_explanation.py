@@ -222,3 +222,109 @@ def test_every_run_of_a_profile_is_a_step() -> None:
     trace = builder.build()
     steps = find_steps(trace)
     assert (len(steps.windows), steps.step_time_s) == (3_000, pytest.approx(50e-9))
+
+
+def test_calls_of_a_trace_without_devices_name_their_forward_calls(tmp_path: Path) -> None:
+    events = [e for e in made.training_events() if e["cat"] in ("cpu_op", "user_annotation")]
+    found = explain_trace(_trace(tmp_path, events))
+    by = {one.operator.phase: one.operator for one in found.operators}
+    assert (by[Phase.FORWARD].name, by[Phase.FORWARD].forward) == ("aten::matmul", "")
+    assert (by[Phase.BACKWARD].name, by[Phase.BACKWARD].forward) == ("aten::mm", "aten::mm")
+    # Two steps, 8 us each.
+    assert (by[Phase.BACKWARD].calls, by[Phase.BACKWARD].time_s) == (2, pytest.approx(16e-6))
+
+
+def test_more_arithmetic_than_the_device_can_do_is_said(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    # 2 x 8,192 cubed over 1 ms are 1.1e15 FLOP/s; an H100 does 67e12 of fp32.
+    shapes = {"Input_Dims": [[8192, 8192]] * 2, "Input_type": ["float"] * 2}
+    product = made.call("aten::mm", 1.0, 9.0, **shapes)
+
+    def told(dur: float) -> list[str]:
+        events = [product, made.launch(1, 2.0), made.kernel("sgemm", 1, 20.0, dur)]
+        notes = explain_trace(_trace(tmp_path, events)).notes
+        return [note for note in notes if "more than the peak" in note]
+
+    assert told(1e3)[0].startswith("1 operators computed more than the peak of a H100-SXM5-80GB")
+    assert not told(2e4)
+
+
+def test_traffic_beyond_memory_is_that_of_caches(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    # 2 x 4 MiB over 1 us are 8.4e12 B/s, 2.5 times what memory gives, and 1e12 FLOP/s.
+    add = made.call("aten::relu", 1.0, 9.0, Input_Dims=[[1024, 1024]], Input_type=["float"])
+    events = [add, made.launch(1, 2.0), made.kernel("relu", 1, 20.0, 1.0)]
+    found = explain_trace(_trace(tmp_path, events))
+    assert found.operators[0].roofline_share == pytest.approx(2.5, rel=0.02)
+    assert not any("peak" in note for note in found.notes)
+
+
+def test_what_ran_behind_launched_work_was_not_launched_before_the_trace(tmp_path: Path) -> None:
+    """Its call is lacking all the same, so that nobody knows which operator it belongs to."""
+    events = [
+        made.call("aten::mm", 1000.0, 9.0), made.launch(1, 1002.0),
+        made.kernel("early", 98, 1001.0, 40.0), made.kernel("sgemm", 1, 1050.0, 30.0),
+        made.kernel("late", 99, 1090.0, 30.0),
+    ]  # fmt: skip
+    found = explain_trace(_trace(tmp_path, events))
+    by = {one.operator.name: one.operator.joined for one in found.operators}
+    assert by == {"(launched before the trace)": False, "aten::mm": True, "late": False}
+    assert found.joined_share == pytest.approx(0.5)
+
+
+def test_devices_of_several_kinds_are_said(tmp_path: Path) -> None:
+    devices = [made.H100, {"id": 1, "name": "Tesla T4"}, {"id": 2, "name": "Tesla V100-SXM2-16GB"}]
+    here = made.training_events(1)
+    there = made.kernel("gemm", 99, 1050.0, 5.0, device=1)
+    alone = explain_trace(_trace(tmp_path, here, deviceProperties=devices))
+    assert not any("several kinds" in note for note in alone.notes)
+    both = explain_trace(_trace(tmp_path, [*here, there], deviceProperties=devices))
+    assert any("several kinds ran (H100-SXM5-80GB, T4)" in note for note in both.notes)
+
+
+def test_a_part_of_a_device_is_not_the_device(tmp_path: Path) -> None:
+    part = made.H100 | {"totalGlobalMem": 10 * 2**30, "numSms": 16}
+    found = explain_trace(_trace(tmp_path, made.training_events(1), deviceProperties=[part]))
+    assert found.accelerator is None
+    (note,) = [note for note in found.notes if "--accelerator" in note]
+    assert "gives it 10.0 GiB, which that device does not have: a part of one (MIG" in note
+
+
+def test_events_that_stand_twice_are_said(tmp_path: Path) -> None:
+    events = made.training_events()
+    once, twice = (explain_trace(_trace(tmp_path, events * times)) for times in (1, 2))
+    assert not any("beside others" in note for note in once.notes)
+    # Of a step 20..30, 40..60, 55..80 and 85..90 beside their doubles, the two in the middle for 5
+    # beside each other: 65 of 120 us.
+    assert any(note.startswith("During 54 % of their time") for note in twice.notes)
+
+
+def test_under_autocast_the_call_with_the_operands_as_cast_counts(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    full = {"Input_Dims": [[8, 16], [16, 32]], "Input_type": ["float", "float"]}
+    half = full | {"Input_type": ["c10::Half", "c10::Half"]}
+    cast = {"Input_Dims": [[16, 32], [16, 32], []], "Input_type": ["c10::Half", "float", "Scalar"],
+            "Concrete_Inputs": ["", "", "False"]}  # fmt: skip
+    events = [
+        made.call("aten::mm", 1.0, 30.0, **full),
+        made.call("aten::copy_", 3.0, 4.0, **cast), made.launch(1, 4.0),
+        made.kernel("copy_kernel", 1, 20.0, 5.0),
+        made.call("aten::mm", 10.0, 9.0, **half), made.launch(2, 12.0),
+        made.kernel("hgemm", 2, 30.0, 10.0),
+    ]  # fmt: skip
+    found = explain_trace(_trace(tmp_path, events))
+    product, copied = found.operators
+    # 2 x 8 x 16 x 32 over the 10 us of the product, without the 5 us of the cast.
+    assert (product.operator.name, product.precision) == ("aten::mm", Precision.FP16)
+    assert product.flops_per_s == pytest.approx(8192 / 10e-6)
+    assert (copied.operator.name, copied.operator.time_s) == ("aten::copy_", pytest.approx(5e-6))
+
+
+def test_kernels_whose_call_is_lost_count_in_the_step_that_they_ran_in(tmp_path: Path) -> None:
+    """As of a trace whose profiler dropped calls: its operators took longer than is joined."""
+    lost = made.kernel("lost", 98, 1062.0, 20.0)
+    found = explain_trace(_trace(tmp_path, [*made.training_events(), lost]))
+    # It ran behind the product, before the next step began; 60 us of each step are joined.
+    assert found.device_time_s == pytest.approx(140e-6)
+    assert found.joined_share == pytest.approx(120 / 140)
+    assert not any("outside of its steps" in note for note in found.notes)

@@ -135,7 +135,7 @@ def _with(change: dict[str, Any]) -> list[made.Event]:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"dur": -3.0}, "the duration -3.0; expected microseconds"),
+        ({"dur": -1e300}, "the duration -1e\\+300; expected microseconds"),
         ({"ts": -1.0}, "the start -1.0"),
         ({"ts": 1e300}, "1e\\+300"),
         ({"ts": "soon"}, "the start soon"),
@@ -335,3 +335,69 @@ def test_kernels_of_old_amd_traces_tell_device_and_queue_as_their_lane(tmp_path:
     kernels = trace.kernels
     assert (kernels.device.tolist(), kernels.stream.tolist()) == ([2], [1])
     assert kernels.operator.tolist() == [0]
+
+
+def test_times_in_quotes_are_read(tmp_path: Path) -> None:
+    events = made.training_events(1)
+    for event in events:
+        event["ts"], event["dur"] = str(event["ts"]), str(event["dur"])
+    assert _read(tmp_path, events).kernels.start_ns.tolist() == [20_000, 40_000, 55_000, 85_000]
+
+
+def test_calls_that_did_not_end_are_left_out(tmp_path: Path) -> None:
+    """PyTorch before 1.13 wrote 0 for their ends."""
+    events = [*made.training_events(1), made.call("record_function", 1003.0, -1003.0)]
+    trace = _read(tmp_path, events)
+    assert trace.complete
+    assert "record_function" not in trace.names
+    assert "1 calls and 0 kernels, copies or fills were left out" in trace.notes[0]
+
+
+def test_a_trace_with_kernels_of_no_time_is_not_whole(tmp_path: Path) -> None:
+    events = made.training_events()
+    untimed = [made.kernel("lost", 98, 1050.0, -1050.0), made.kernel("lost", 99, 0.0, 0.0)]
+    trace, without = _read(tmp_path, [*events, *untimed]), _read(tmp_path, events)
+    assert not trace.complete
+    assert trace.notes[0].endswith("Sums are too small.")
+    # Times still count from the first event.
+    assert trace.kernels.start_ns.tolist() == without.kernels.start_ns.tolist()
+
+
+def test_kernels_say_themselves_that_they_are_part_of_a_graph(tmp_path: Path) -> None:
+    kernel = made.kernel("gemm", 3, 9.0, 3.0)
+    kernel["args"] |= {"graph id": 7, "graph node id": 2}
+    other = made.kernel("gemm", 4, 19.0, 3.0)
+    other["args"]["graph id"] = 0
+    assert _read(tmp_path, [kernel, other]).kernels.graph.tolist() == [True, False]
+
+
+def test_collectives_are_known_by_what_they_and_their_callers_tell(tmp_path: Path) -> None:
+    told = made.kernel("vendor_sum", 1, 50.0, 3.0)
+    told["args"]["Collective name"] = "allreduce"
+    events = [
+        told,
+        made.call("record_param_comms", 0.0, 20.0),
+        made.launch(2, 1.0), made.kernel("vendor_ring", 2, 60.0, 3.0),
+        # What a collective computes beside is an operator of its own.
+        made.call("aten::mul", 5.0, 4.0), made.launch(3, 6.0), made.kernel("mul", 3, 70.0, 3.0),
+    ]  # fmt: skip
+    kinds = [KernelKind(kind).name for kind in _read(tmp_path, events).kernels.kind.tolist()]
+    assert kinds == ["COLLECTIVE", "COLLECTIVE", "COMPUTE"]
+
+
+def test_what_is_of_no_known_category_is_said(tmp_path: Path) -> None:
+    """Unitrace calls kernels gpu_op, and profilers of NPUs give theirs no category."""
+    events = [
+        *made.training_events(1),
+        made.kernel("other", 1, 20.0, 5.0) | {"cat": "gpu_op"},
+        made.kernel("nameless", 1, 30.0, 5.0) | {"cat": None},
+        made.kernel("frame", 1, 30.0, 5.0) | {"cat": "python_function"},
+    ]
+    (note,) = _read(tmp_path, events).notes
+    assert "left out: 1 gpu_op, 1 without a category." in note
+
+
+def test_ranks_in_quotes_are_read(tmp_path: Path) -> None:
+    told = {"rank": "1", "world_size": "8"}
+    trace = _read(tmp_path, made.training_events(1), distributedInfo=told)
+    assert (trace.rank, trace.world_size) == (1, 8)

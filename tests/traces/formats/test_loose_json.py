@@ -50,3 +50,10 @@ def test_many_quotes_that_are_never_closed_are_read_once() -> None:
 def test_nothing_else_is_raised(text: bytes) -> None:
     with contextlib.suppress(ValueError):
         loose_json.loads(text)
+
+
+def test_halves_of_characters_are_replaced() -> None:
+    text = rb'{"half": "gemm\ud83d", "whole": "\ud83d\ude00", "plain": "C:\\ud83d", "x": NaN}'
+    found = loose_json.loads(text)
+    assert found["half"] == "gemm\N{REPLACEMENT CHARACTER}"
+    assert (found["whole"], found["plain"]) == ("\N{GRINNING FACE}", "C:" + chr(92) + "ud83d")

@@ -25,6 +25,7 @@ CHROME = b'{"displayTimeUnit": "ns", "traceEvents": [{"ph": "X", "name": "fusion
         ("a.json", b"\x28\xb5\x2f\xfd\x04", "Unpack it first"),
         ("a.json", CHROME, "xplane.pb"),
         ("a.json", b'[{"Time (%)":100.0,"Instances":2}]', "--format csv"),
+        ("a.txt", b"+---+---+\n| Time (%) | Total |\n", "--format csv"),
         ("a.txt", b"&&&& RUNNING TensorRT.trtexec [TensorRT v8601] # trtexec", "--exportProfile"),
         ("a.json.gz", gzip.compress(b'{"traceEvents": []}', mtime=0), "packed twice"),
         ("a.json", b'[{"name": "aten::mm", "ph": "X", "pid": "CPU functions"}]', "torch.profiler"),
@@ -34,6 +35,12 @@ CHROME = b'{"displayTimeUnit": "ns", "traceEvents": [{"ph": "X", "name": "fusion
         ("a.txt", b"ROCPROFV3 SUMMARY:\n\n|  NAME  |", "kernel_stats.csv"),
         ("a.json", b'{"schema": "2.0.0", "nodes": []}', "schemas 1.x"),
         ("a.json", b'[\n { "name" : "y", "dimensions" : "1x3"}]', "no times"),
+        ("a.json", b"[[1795617050033900, 1795617050033901], [[1, 2]]]", "Memory timelines"),
+        ("a.json", b"[[-1, 1, 64, 7], [-1, 1, 1728, 0]]", "Memory timelines"),
+        ("a.txt", b"train.py(43): <module>;nn/linear.py(1): forward 12\n", "export_stacks"),
+        ("a.pickle", b"\x80\x04\x95\x00", "snapshots of memory"),
+        ("a.json.gz", b"<!DOCTYPE html>\n<title>Not found</title>", "page of the web"),
+        ("a.json", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
     ],
 )
 def test_what_to_give_instead_is_said(

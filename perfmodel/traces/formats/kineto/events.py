@@ -41,12 +41,21 @@ _CALLS = ("_runtime", "_driver")
 _COPIES = frozenset({"gpu_memcpy", "Memcpy"})
 _MEMSETS = frozenset({"gpu_memset", "Memset"})
 _COUNTERS = "cuda_profiler_range"
+#: Categories of events that tell nothing which others do not.
+_PASSED_OVER = frozenset(
+    {_COUNTERS, "Trace", "overhead", "python_function", "gpu_user_annotation", "cuda_sync",
+     "cuda_event"}
+)  # fmt: skip
+#: What kernels of a collective, and those of a CUDA graph, tell beside their times.
+_COLLECTIVE, _GRAPH = "Collective name", "graph id"
 #: Calls of the runtime that put work on a device, by a part of their names.
 _LAUNCHING = (
     "Launch", "Memcpy", "Memset", "memcpy", "memset", "MemPrefetch", "Enqueue", "MemoryCopy",
     "MemoryFill", "submit",
 )  # fmt: skip
 _STEP = "ProfilerStep#"
+#: Events that last, whole and as a pair.
+_LASTING = ("X", "B")
 _DIGITS = 20
 _CATEGORIES = 100
 _NONE: Mapping[str, Any] = MappingProxyType({})
@@ -73,6 +82,8 @@ class KinetoRows:
         self._argument_bytes = 0
         self._arguments_left_out = 0
         self._of_several = 0
+        self._untimed: Counter[int] = Counter()
+        self._unread: Counter[str] = Counter()
         self._launches = {name: array(code) for name, code in Launches.CODES.items()}
         self._operator_external = array("q")
         self._kernel_external = array("q")
@@ -100,7 +111,7 @@ class KinetoRows:
             category = event.get("cat")
             kind = _kind(category) if isinstance(category, str) else None
             if kind is None or event.get("ph") != "X":
-                self._pass_over(category)
+                self._pass_over(event, category)
                 continue
             args = event.get("args", _NONE)
             handlers[kind](event, args if isinstance(args, dict) else _NONE)
@@ -133,7 +144,15 @@ class KinetoRows:
 
     def categories(self) -> str:
         """Return what categories were passed over, most frequent first."""
-        return ", ".join(f"{count} {name}" for name, count in self._counted.most_common(5))
+        found = [f"{count} {name}" for name, count in self._counted.most_common(5)]
+        if self._untimed:
+            found.append(f"{self._untimed.total()} without a time")
+        return ", ".join(found)
+
+    @property
+    def untimed_kernels(self) -> int:
+        """Work of devices that was left out since no time is told of it."""
+        return self._untimed[_DEVICE]
 
     def notes(self) -> list[str]:
         """Return what a reader must know."""
@@ -142,6 +161,19 @@ class KinetoRows:
             found.append(
                 f"{self._counted[_COUNTERS]} ranges of hardware counters were left out; while "
                 "counters are read, kernels run one by one and are not traced."
+            )
+        if self._unread:
+            unread = ", ".join(f"{count} {name}" for name, count in self._unread.most_common(5))
+            found.append(
+                f"Events of categories that are not known were left out: {unread}. If a device ran "
+                "meanwhile, sums are too small."
+            )
+        if self._untimed:
+            kernels = self.untimed_kernels
+            found.append(
+                f"{self._untimed.total() - kernels} calls and {kernels} kernels, copies or fills "
+                "were left out: the profiler noted no end of them, or no time at all."
+                + (" Sums are too small." if kernels else "")
             )
         if self._of_several:
             found.append(
@@ -155,15 +187,21 @@ class KinetoRows:
             )
         return found
 
-    def _pass_over(self, category: Any) -> None:
+    def _pass_over(self, event: dict[str, Any], category: Any) -> None:
         """Count an event that is not read; of odd files not by every category."""
-        name = str(category)[:40]
+        name = str(category)[:40] if category is not None else "without a category"
         known = name in self._counted or len(self._counted) < _CATEGORIES
-        self._counted[name if known else "others"] += 1
+        name = name if known else "others"
+        self._counted[name] += 1
+        if event.get("ph") in _LASTING and name not in _PASSED_OVER:
+            self._unread[name] += 1
 
     def _operator(self, event: dict[str, Any], args: Mapping[str, Any]) -> None:
         name = self._name(event)
-        start_ns, duration_ns = self._times(event)
+        times = self._times(event, _OPERATOR)
+        if times is None:
+            return
+        start_ns, duration_ns = times
         # Before PyTorch 1.10 marks of steps were operators like all others.
         if name.startswith(_STEP) and len(self.builder.steps) < self.builder.limits.steps:
             self._step(name, start_ns, duration_ns)
@@ -194,7 +232,10 @@ class KinetoRows:
         name = self._name(event)
         if not _launches(name):
             return
-        start_ns, duration_ns = self._times(event)
+        times = self._times(event, _CALL)
+        if times is None:
+            return
+        start_ns, duration_ns = times
         rows = self._launches
         rows["correlation"].append(_number(args.get("correlation")))
         rows["start_ns"].append(start_ns)
@@ -204,11 +245,16 @@ class KinetoRows:
 
     def _device(self, event: dict[str, Any], args: Mapping[str, Any]) -> None:
         category, name = event["cat"], self._name(event)
-        start_ns, duration_ns = self._times(event)
+        times = self._times(event, _DEVICE)
+        if times is None:
+            return
+        start_ns, duration_ns = times
         if category in _COPIES:
             kind = KernelKind.COPY
         elif category in _MEMSETS:
             kind = KernelKind.MEMSET
+        elif _COLLECTIVE in args:
+            kind = KernelKind.COLLECTIVE
         else:
             kind = kernel_kind(name)
         self.builder.add_kernel(
@@ -220,6 +266,7 @@ class KinetoRows:
             stream=_number(args.get("stream", event.get("tid")), 2**31),
             kind=kind,
             size_bytes=_number(args.get("bytes")),
+            graph=_number(args.get(_GRAPH)) > 0,
         )
         self._kernel_correlation.append(_number(args.get("correlation")))
         self._kernel_external.append(_number(args.get("External id", args.get("external id"))))
@@ -230,14 +277,22 @@ class KinetoRows:
             raise InvalidTraceError(f"{self.file} has an event without a name: {str(event)[:120]}.")
         return name
 
-    def _times(self, event: dict[str, Any]) -> tuple[int, int]:
-        """Return start and duration in nanoseconds."""
+    def _times(self, event: dict[str, Any], kind: int) -> tuple[int, int] | None:
+        """Return start and duration in nanoseconds; None where the profiler noted none.
+
+        Before PyTorch 1.13 a call that had not ended has the end 0, so that its duration is
+        negative (pytorch/kineto#646), as work of which CUPTI lost the end has. PyTorch 2.12 wrote
+        events of neither start nor duration (pytorch/pytorch#188481).
+        """
         start: Any = event.get("ts")
         duration: Any = event.get("dur", 0)
         try:
-            start_ns, duration_ns = round(start * 1000), round(duration * 1000)
+            start_ns, duration_ns = _nanoseconds(start), _nanoseconds(duration)
         except (TypeError, ValueError, OverflowError):
-            start_ns = duration_ns = UNKNOWN
+            start_ns = duration_ns = LATEST_NS
+        if start_ns >= 0 > duration_ns > -LATEST_NS or start_ns == duration_ns == 0:
+            self._untimed[kind] += 1
+            return None
         if not (0 <= start_ns < LATEST_NS and 0 <= duration_ns < LATEST_NS):
             raise InvalidTraceError(
                 f"{self.file}: {str(event.get('name'))[:120]!r} has the start {str(start)[:40]} "
@@ -288,6 +343,12 @@ def _kind(category: str) -> int | None:
 def _launches(name: str) -> bool:
     """Tell whether a call of the runtime puts work on a device."""
     return any(part in name for part in _LAUNCHING)
+
+
+def _nanoseconds(microseconds: Any) -> int:
+    """Return a time, also one in quotes."""
+    number = float(microseconds) if type(microseconds) is str else microseconds
+    return round(number * 1000)
 
 
 def _number(value: Any, bound: int = LATEST_NS) -> int:

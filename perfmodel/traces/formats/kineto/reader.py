@@ -12,6 +12,7 @@ from perfmodel.traces.builder import TraceBuilder
 from perfmodel.traces.formats.json_events import JsonEvents
 from perfmodel.traces.formats.kineto.events import KinetoRows
 from perfmodel.traces.formats.unpacking import unpacked
+from perfmodel.traces.joining.collectives import with_collectives
 from perfmodel.traces.joining.nesting import join_kernels
 from perfmodel.traces.limits import TraceLimits
 from perfmodel.traces.trace import Trace
@@ -20,7 +21,7 @@ from perfmodel.traces.traced_devices import TracedDevice, traced_device
 _NAME = "kineto"
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 #: The events alone, as tools that filter traces leave them.
-_BARE = re.compile(rb"\s*\[\s*\{[^{}]{0,2000}\"(?:ph|cat)\"\s*:")
+_BARE = re.compile(rb"\s*\[\s*\{")
 #: What Kineto alone writes before its events and in them; fragments that tools cut out keep one.
 _OWN = re.compile(
     rb'"(?:schemaVersion|deviceProperties|distributedInfo|Record function id|ProfilerStep[^"]*)"'
@@ -40,7 +41,7 @@ def recognise(head: bytes, path: Path) -> bool:
     if _OWN.search(head) is None:
         return False
     if head.lstrip().startswith(b"["):
-        return _BARE.match(head) is not None
+        return _BARE.match(head) is not None and b'"ph"' in head
     return head.lstrip().startswith(b"{") and (
         _EVENTS.search(head) is not None or b'"deviceProperties"' in head
     )
@@ -66,7 +67,7 @@ def read(path: Path, limits: TraceLimits) -> Trace:
     rows.part_processes()
     builder.notes += rows.notes()
     trace = builder.build(rows.earliest_launch_ns())
-    return join_kernels(trace, rows.launches(builder.origin_ns), rows.external())
+    return with_collectives(join_kernels(trace, rows.launches(builder.origin_ns), rows.external()))
 
 
 def _check(rows: KinetoRows, events: JsonEvents, name: str) -> None:
@@ -74,15 +75,18 @@ def _check(rows: KinetoRows, events: JsonEvents, name: str) -> None:
     if not builder.operator_count and not builder.kernel_count:
         raise InvalidTraceError(
             f"{name} holds {rows.seen} events, none of them an operator or a kernel: "
-            f"{rows.categories() or 'none has a category'}. It is no trace of torch.profiler, or "
-            "nothing was profiled."
+            f"{rows.categories() or 'none has a category'}. It is no trace of torch.profiler, "
+            "nothing was profiled, or another tool has rewritten it: give the file that "
+            "export_chrome_trace wrote."
         )
     if events.cut:
         builder.complete = False
         builder.notes.append(
-            f"The trace is cut: {events.cut}. {rows.seen} events were read; sums are too small "
-            "and the last step is not whole."
+            f"The trace is cut: {events.cut.rstrip('.')}. {rows.seen} events were read; sums are "
+            "too small and the last step is not whole."
         )
+    if rows.untimed_kernels:
+        builder.complete = False
     builder.notes += events.notes()
 
 
@@ -148,4 +152,7 @@ def version_text(word: str, value: Any) -> str:
 
 
 def _whole(value: Any) -> int | None:
+    """Return a whole number, also one in quotes, or None."""
+    if type(value) is str and value.isdecimal() and len(value) < 20:
+        value = int(value)
     return value if type(value) is int and 0 <= value < 2**62 else None

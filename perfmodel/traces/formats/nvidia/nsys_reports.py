@@ -21,6 +21,7 @@ from perfmodel.traces.formats.tables import (
     fold,
     header_of,
     read_tables,
+    refuse_rounded,
     ungrouped,
 )
 from perfmodel.traces.kernel_kinds import kernel_kind
@@ -274,6 +275,7 @@ class _Time:
 
     def of(self, row: list[str]) -> int:
         text = ungrouped(row[self.position])
+        refuse_rounded(self.file, self.column, text)
         try:
             value = Decimal(text) * self.unit_ns
             if 0 <= value < LATEST_NS:

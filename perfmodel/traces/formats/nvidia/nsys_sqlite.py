@@ -104,9 +104,9 @@ class _Export:
         """Add kernels; the long name where it is kept."""
         named = self.database.columns(_KERNELS)
         name = next((n for n in ("demangledName", "shortName", "name") if n in named), "name")
-        for row in self.database.rows(_KERNELS, (*_WORK, name)):
+        for row in self.database.rows(_KERNELS, (*_WORK, "graphNodeId", name)):
             text = self._text(row[-1], "a kernel without a name")
-            self._add(row, text, kernel_kind(text), UNKNOWN)
+            self._add(row, text, kernel_kind(text), UNKNOWN, graph=bool(row[-2]))
 
     def whole_graphs(self) -> None:
         """Add CUDA graphs that were traced as one."""

@@ -194,3 +194,11 @@ def test_ranges_whose_thread_is_not_told_are_read(tmp_path: Path) -> None:
         nsys_database(tmp_path / "x.sqlite", "UPDATE NVTX_EVENTS SET globalTid = NULL")
     )
     assert trace.operators.thread.tolist() == [0]
+
+
+def test_kernels_of_a_graph_are_known_without_the_call_that_launched_it(tmp_path: Path) -> None:
+    path = nsys_database(
+        tmp_path / "x.sqlite",
+        f"UPDATE {KERNELS} SET graphNodeId = 4294967296;DROP TABLE CUPTI_ACTIVITY_KIND_RUNTIME;",
+    )
+    assert read_trace(path).kernels.graph.tolist() == [True, False]
