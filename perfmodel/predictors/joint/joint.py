@@ -31,14 +31,13 @@ from perfmodel.engines.local_engine import LocalEngine
 from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.errors import TrainingError
 from perfmodel.features.arrays import FloatArray
-from perfmodel.features.steps.sketch import architecture_key
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.features.steps.step_table import StepTable, step_bounds_s, step_table
 from perfmodel.features.steps.whole_step import whole_rows
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.predictors.joint.device_beliefs import BEFORE_RECORDS, DeviceBeliefs, features
 from perfmodel.predictors.joint.device_records import AskedCell, DeviceRecords
-from perfmodel.predictors.joint.job_memory import JobMemory, Recalled, cell_of
+from perfmodel.predictors.joint.job_memory import JobMemory, Recalled, cell_of, job_key
 from perfmodel.predictors.joint.joint_intervals import GroupQuantiles, Rung, rung_scores
 from perfmodel.predictors.joint.joint_members import (
     ALL,
@@ -148,7 +147,7 @@ class JointPredictor:
         residuals = logs - (weight * net + (1.0 - weight) * boost)
         self.spread_ = spreads(regimes(table), residuals)
         scale = of_regime(self.spread_, regimes(table))
-        jobs = [architecture_key(s.step.sketch, s.step.batch_size) for s in samples]
+        jobs = [self.job_of(sample.step) for sample in samples]
         cells = np.array([cell_of(sample.step) for sample in samples], dtype=np.int64)
         memory = JobMemory().fit(jobs, cells, residuals / scale)
         abroad = JobMemory().fit(jobs, cells, (logs - net) / scale)
@@ -195,6 +194,10 @@ class JointPredictor:
     def table_of(self, steps: Sequence[Step]) -> StepTable:
         """Lay steps out as this predictor looks at them."""
         return step_table(steps, self.settings.laws)
+
+    def job_of(self, step: Step) -> str:
+        """Return the key of the job of a step, as this predictor tells jobs apart."""
+        return job_key(step, by_kind=self.settings.jobs_by_kind)
 
     def _beliefs(self, table: StepTable) -> DeviceBeliefs:
         """Return how far devices lie from what their facts say, before any record since."""
@@ -336,7 +339,7 @@ class JointPredictor:
         if records is None or not scale:
             return log_time, recalled
         cell = AskedCell(
-            job=architecture_key(step.sketch, step.batch_size),
+            job=self.job_of(step),
             cell=np.array(cell_of(step), dtype=np.int64),
             scale=scale,
             features=features([asked.groups[i]], raw.shares[i : i + 1], [_is_full(step)]),
@@ -358,7 +361,7 @@ class JointPredictor:
         A training step also has the member that learned from them: cells of inference say little
         about it, and the more cells there are, the better that member knows the job.
         """
-        job = architecture_key(step.sketch, step.batch_size)
+        job = self.job_of(step)
         recalled = memory.recall(job, np.array(cell_of(step), dtype=np.int64))
         fold = self.fold_of_job_.get(job)
         if fold is None:
@@ -448,7 +451,7 @@ class JointPredictor:
         full = [_is_full(sample.step) for sample in samples]
         logs = np.log([sample.step_time_s for sample in samples])
         return DeviceRecords(
-            jobs=tuple(architecture_key(s.step.sketch, s.step.batch_size) for s in samples),
+            jobs=tuple(self.job_of(sample.step) for sample in samples),
             cells=np.array([cell_of(sample.step) for sample in samples], dtype=np.int64),
             features=np.round(features(groups(table), raw.shares, full), _DIGITS),
             residuals=np.round(logs - answered, _DIGITS),

@@ -46,6 +46,9 @@ class JointSettings:
         :class:`~perfmodel.predictors.step_models.node_net.NodeNetSettings`.
     laws : StepLaws
         What a step is expected to take before anything is learned.
+    jobs_by_kind : bool
+        Residuals of a job are recalled on the kind of device that they were measured on, see
+        :func:`~.job_memory.job_key`.
     """
 
     seed: int = 0
@@ -57,6 +60,7 @@ class JointSettings:
     depth: int = 6
     coverage: float = 0.9
     laws: StepLaws = LATEST_LAWS
+    jobs_by_kind: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

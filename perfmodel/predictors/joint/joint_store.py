@@ -116,10 +116,10 @@ def _stated(settings: JointSettings) -> dict[str, Any]:
 
 
 def _settings_of(stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a predictor; files from before a law do not state it."""
+    """Return the settings of a predictor; files from before a law, or a setting, lack it."""
     laws = {one.name: stated.get(one.name, False) for one in fields(StepLaws)}
     kept = {name: value for name, value in stated.items() if name not in laws}
-    return {**kept, "laws": StepLaws(**laws)}
+    return {"jobs_by_kind": False, **kept, "laws": StepLaws(**laws)}
 
 
 def load_joint(folder: Path) -> JointPredictor:

@@ -15,7 +15,6 @@ import synthetic_workloads as made_up
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import DamagedArtifactError
-from perfmodel.features.steps.sketch import architecture_key
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.features.steps.step_table import step_table
 from perfmodel.graph.workload import Workload
@@ -209,7 +208,7 @@ def test_graphs_of_a_stored_predictor_know_their_cells(
 
 def test_a_cell_of_another_framework_names_it(joint: JointPredictor) -> None:
     own = _sample("made-up/f1-2", "Gpu-L")
-    job = architecture_key(own.step.sketch, own.step.batch_size)
+    job = joint.job_of(own.step)
     codes, residuals = joint.known_.memory.cells_[job]
     under = codes.copy()
     under[:, 4] = software_code({"framework": "tensorflow"})

@@ -208,6 +208,19 @@ def test_a_file_from_before_power_limits_answers_at_the_boost_clock(copied: Path
     assert not load_joint(copied.parent / "again").settings.laws.power_limited
 
 
+def test_a_file_from_before_kinds_told_jobs_apart_takes_them_for_one(copied: Path) -> None:
+    facts = json.loads((copied / FACTS).read_text())
+    assert facts["settings"].pop("jobs_by_kind") is True
+    (copied / FACTS).write_text(json.dumps(facts))
+    earlier, newer = load_joint(copied), JointPredictor()
+    gpu, cpu = (world.step(world.networks()[0][-1], name) for name in ("Gpu-S", "Cpu"))
+    assert earlier.job_of(gpu) == earlier.job_of(cpu)
+    assert newer.job_of(gpu) != newer.job_of(cpu)
+    # It stays as it is when it is written again.
+    save_joint(earlier, copied.parent / "again")
+    assert load_joint(copied.parent / "again").settings.jobs_by_kind is False
+
+
 def test_a_file_from_before_releases_told_attention_apart_fuses_it_always(copied: Path) -> None:
     facts = json.loads((copied / FACTS).read_text())
     assert facts["settings"].pop("attention_by_release") is True
