@@ -107,7 +107,7 @@ def software_of_code(code: int) -> dict[str, str]:
 
 
 #: Where some of them stand.
-_DEVICE, _COMPILER, _PRECISION = 0, 2, 5
+_DEVICE, _MODE, _COMPILER, _PRECISION = 0, 1, 2, 5
 
 
 def code_of(text: str) -> int:
@@ -136,6 +136,8 @@ class Recalled:
         One of them lies on the device that is asked about.
     alike : bool
         One of those was compiled alike and computes as precisely.
+    devices : int
+        On how many devices the job was measured in this mode.
     """
 
     mean: float
@@ -144,6 +146,7 @@ class Recalled:
     cells: int
     on_device: bool = False
     alike: bool = False
+    devices: int = 0
 
 
 class JobMemory:
@@ -267,6 +270,7 @@ class JobMemory:
             cells=len(cells),
             on_device=on_device,
             alike=alike,
+            devices=len(set(cells[cells[:, _MODE] == cell[_MODE], _DEVICE].tolist())),
         )
 
     def _covariance(self, cells: IntArray) -> FloatArray:

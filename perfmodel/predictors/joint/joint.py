@@ -8,7 +8,8 @@ It answers in four steps, each of which says how sure it is:
    is weighted by what it got right on the families left out.
 2. If cells of the same job were measured elsewhere, their residuals are recalled
    (:mod:`.job_memory`), relative to the members that had not seen its family. On a device
-   without records, which the networks alone answer, they are residuals of the networks alone.
+   without records, which the networks answer, they are residuals of the networks alone, and trees
+   that are told nothing of a device are mixed in, the more devices the job was measured on.
 3. A device without records adds the spread of devices; records of it, however few, replace that
    by what they say of it (:mod:`.device_beliefs`) and of their jobs (:mod:`.device_records`). From
    then on trees are heard about it, too, half as much as about those that they learned from.
@@ -68,6 +69,7 @@ from perfmodel.predictors.predictor_checks import SHORTEST_STEP_S
 from perfmodel.predictors.step_models.asked_table import ANSWERED_AT_ONCE
 from perfmodel.predictors.step_models.error_scale import ErrorScale, held_out_factors
 from perfmodel.predictors.step_models.node_net import RowParts
+from perfmodel.predictors.step_models.whole_boost import WholeBoost
 from perfmodel.types import Basis, Framework, Mode, Precision
 
 #: Digits to which records are kept: fewer than measurements repeat.
@@ -117,6 +119,7 @@ class JointPredictor:
         self.engine = engine or LocalEngine()
         self.report = report
         self.errors_: ErrorScale | None = None
+        self.untold_: WholeBoost | None = None
 
     # -- learning -----------------------------------------------------------------------------
 
@@ -140,6 +143,7 @@ class JointPredictor:
         table, rows, logs, weights = task.table, task.rows, task.log_times, task.weights
         self.members_ = fit_members(task.beside(samples, operators), self.engine, self.report)
         weigh_training_networks(self.members_, task)
+        self.untold_ = task.untold_trees()
         net, boost = held_out(self.members_, task)
         # Which member is trusted more does not hang on the framework.
         self.mix_ = fit_mix([one[:3] for one in regimes(table)], net, boost, logs, weights)
@@ -271,12 +275,16 @@ class JointPredictor:
         if np.any(weight < 1.0):
             boosts = [member.boost.log_times(rows, reference) for member in members]
             mixed = [weight * n + (1.0 - weight) * b for n, b in zip(mixed, boosts, strict=True)]
+        untold = np.full(len(weight), np.nan)
+        if self.untold_ and new.any():
+            untold[new] = self.untold_.log_times(rows[new], reference[new])
         return MemberAnswers(
             network=np.stack([net for net, _ in networks]),
             mixed=np.stack(mixed),
             shares=np.mean([share for _, share in networks], axis=0),
             scale=of_regime(self.spread_, regimes(table)),
             least_s=np.maximum(step_bounds_s(table), SHORTEST_STEP_S),
+            untold=untold,
         )
 
     def _one(self, step: Step, i: int, asked: Asked) -> Prediction:
@@ -335,6 +343,9 @@ class JointPredictor:
         scale, known = float(raw.scale[i]), self.known_
         memory = known.memory_of(device)
         log_time, recalled = self._from_training(step, self._said(step, raw, i), scale, memory)
+        if self.untold_:
+            heard = known.hears_untold(device, recalled.devices)
+            log_time += heard * (float(raw.untold[i]) - log_time) if heard else 0.0
         records = known.records.get(device)
         if records is None or not scale:
             return log_time, recalled

@@ -19,7 +19,7 @@ from perfmodel.errors import TrainingError
 from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.features.steps.step_table import step_bounds_s, step_table
-from perfmodel.features.steps.whole_step import whole_rows
+from perfmodel.features.steps.whole_step import UNTOLD_COLUMNS, WHOLE_COLUMNS, whole_rows
 from perfmodel.predictors.joint.job_memory import cell_of
 from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.predictors.joint.joint_members import ALL
@@ -168,7 +168,8 @@ def test_a_job_that_errs_alike_everywhere_is_recalled() -> None:
     asked = [s for s in SAMPLES if s.model == odd and s.step.accelerator.name == "Gpu-L"]
     answers = predictor.predict([s.step for s in asked])
     factors = [a.time_s / s.step_time_s for a, s in zip(answers, asked, strict=True)]
-    assert np.median(factors) > 1.8
+    # Eight cells on two GPUs say so of one job among eighteen; without them the factor is 1.
+    assert np.median(factors) > 1.5
     assert all(answer.basis is Basis.TRANSFERRED for answer in answers)
 
 
@@ -314,12 +315,12 @@ def test_one_probe_after_the_other_equals_all_at_once(joint: JointPredictor) -> 
 
 
 def test_a_known_device_is_moved_less_by_a_probe(joint: JointPredictor) -> None:
-    slow = world.samples(("Gpu-L",), slower=1.6, noise=0.0)[:1]
+    slow = world.samples(("Gpu-L",), slower=1.6, noise=0.0)
     step_known, step_new = _new("Gpu-L"), _new("Gpu-New")
     (known,), (new,) = joint.predict([step_known]), joint.predict([step_new])
-    (moved,) = joint.adapt(slow).predict([step_known])
-    (moved_new,) = joint.adapt(BIASED[:1]).predict([step_new])
-    assert 1.0 < moved.time_s / known.time_s < moved_new.time_s / new.time_s < 1.7
+    moved = [joint.adapt([one]).predict([step_known])[0].time_s for one in slow[:6]]
+    moved_new = [joint.adapt([one]).predict([step_new])[0].time_s for one in BIASED[:6]]
+    assert 1.0 < np.mean(moved) / known.time_s < np.mean(moved_new) / new.time_s < 1.7
 
 
 def test_features_of_a_device_are_shares(joint: JointPredictor) -> None:
@@ -464,3 +465,32 @@ def test_what_a_cpu_says_of_a_job_is_not_recalled_on_gpus() -> None:
         [replace(asked, accelerator=world.device(n)) for n in ("Gpu-L", "Cpu")]
     )
     assert on_gpu.basis is Basis.INTERPOLATED and on_cpu.basis is Basis.CALIBRATED
+
+
+def test_trees_that_are_told_nothing_of_a_device_are_heard_where_a_job_ran_on_several(
+    joint: JointPredictor,
+) -> None:
+    plain = copy.copy(joint)
+    plain.untold_ = None
+    known, new = [s.step for s in SAMPLES[:12]], _new("Gpu-New")
+    elsewhere = next(s.step for s in BIASED if s.model == SAMPLES[0].model)
+    asked = [*known, new, elsewhere]
+    pairs = list(zip(joint.predict(asked), plain.predict(asked), strict=True))
+    # Devices that were learned from have trees of their own, and a new job ran nowhere.
+    assert all(one == other for one, other in pairs[:-1])
+    one, other = pairs[-1]
+    assert joint.untold_ is not None
+    alone = float(np.exp(joint.untold_.log_times(*whole_rows(joint.table_of([elsewhere])))[0]))
+    # On two GPUs: (2 - 1) / (2 - 1 + 2) of a half, on the logarithm.
+    assert one.time_s == pytest.approx(other.time_s ** (5 / 6) * alone ** (1 / 6), rel=1e-9)
+    # They do not see what device it is, but for what a step should take there.
+    table = joint.table_of([elsewhere])
+    rows, reference = whole_rows(table)
+    told = rows.copy()
+    told[:, [i for i, name in enumerate(WHOLE_COLUMNS) if name not in UNTOLD_COLUMNS]] += 1.0
+    assert np.array_equal(
+        joint.untold_.log_times(rows, reference), joint.untold_.log_times(told, reference)
+    )
+    # Once the device has records, trees that know it are heard instead.
+    adapted, before = (one.adapt(BIASED[:3]) for one in (joint, plain))
+    assert adapted.predict([elsewhere]) == before.predict([elsewhere])
