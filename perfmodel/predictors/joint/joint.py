@@ -304,6 +304,8 @@ class JointPredictor:
         quantile, pooled = self.quantiles_.at(rung, group)
         half = quantile * factor * float(np.sqrt(recalled.variance)) * float(raw.scale[i])
         shift, spread = known.beliefs.shift(group, raw.shares[i], full=_is_full(step))
+        # What the facts of a device leave open is open for the networks' part alone.
+        spread *= (1.0 - self._heard_untold(step, recalled)) ** 2
         spread += 0.0 if recalled.on_device else known.job_variance(device)
         doubts = known.doubts(step)
         for doubt, _ in doubts:
@@ -343,9 +345,8 @@ class JointPredictor:
         scale, known = float(raw.scale[i]), self.known_
         memory = known.memory_of(device)
         log_time, recalled = self._from_training(step, self._said(step, raw, i), scale, memory)
-        if self.untold_:
-            heard = known.hears_untold(device, recalled.devices)
-            log_time += heard * (float(raw.untold[i]) - log_time) if heard else 0.0
+        if heard := self._heard_untold(step, recalled):
+            log_time += heard * (float(raw.untold[i]) - log_time)
         records = known.records.get(device)
         if records is None or not scale:
             return log_time, recalled
@@ -362,6 +363,12 @@ class JointPredictor:
         if further is None:
             return log_time, recalled
         return log_time + further.mean * scale, further
+
+    def _heard_untold(self, step: Step, recalled: Recalled) -> float:
+        """Return the weight in an answer of the trees that are told nothing of its device."""
+        if self.untold_ is None:
+            return 0.0
+        return self.known_.hears_untold(step.accelerator.name, recalled.devices)
 
     def _from_training(
         self, step: Step, said: FloatArray, scale: float, memory: JobMemory

@@ -483,6 +483,8 @@ def test_trees_that_are_told_nothing_of_a_device_are_heard_where_a_job_ran_on_se
     alone = float(np.exp(joint.untold_.log_times(*whole_rows(joint.table_of([elsewhere])))[0]))
     # On two GPUs: (2 - 1) / (2 - 1 + 2) of a half, on the logarithm.
     assert one.time_s == pytest.approx(other.time_s ** (5 / 6) * alone ** (1 / 6), rel=1e-9)
+    # What is not known of the device is narrower by as much, and all else as wide.
+    assert 5 / 6 * _width(other) < _width(one) < _width(other)
     # They do not see what device it is, but for what a step should take there.
     table = joint.table_of([elsewhere])
     rows, reference = whole_rows(table)
