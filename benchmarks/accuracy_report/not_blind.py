@@ -26,6 +26,10 @@ NOT_BLIND: tuple[str, ...] = (
     "How far records of a device in one mode, or under one compiler, count in others "
     "(`perfmodel/predictors/joint/device_beliefs.py`): after a look at Lambda's training and "
     "compiled inference on RTX 3090 and RTX 4090, each left out and probed in eager inference.",
+    "That jobs on GPUs and CPUs are told apart (`perfmodel/predictors/joint/job_memory.py`), and "
+    "that trees which are told nothing of a device are heard about those without records, how much "
+    "(`_DEVICES_TO_HEAR` in `perfmodel/predictors/joint/known_devices.py`): after a look at the "
+    "devices left out, what is locked aside; the weight was chosen among eight.",
     "The noise of a probe in `perfmodel probe-plan`: after a look at residuals of RTX 3090 "
     "and RTX 4090.",
     "Sorts of rows with settings of their own (`perfmodel/features/steps/row_sorts.py`): after a "

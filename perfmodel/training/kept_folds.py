@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from perfmodel.features.steps.sketch import architecture_key
 from perfmodel.features.steps.step import StepSample
+from perfmodel.predictors.joint.job_memory import architecture_of
 from perfmodel.predictors.serving.serving_parts import JOINT
 from perfmodel.registry.model_registry import ModelRegistry
 
@@ -41,7 +42,8 @@ def families_in(content: bytes, samples: Sequence[StepSample]) -> dict[str, int]
         Of the file ``joint.json``; one that is damaged names no fold.
     """
     try:
-        fold_of = {str(job): int(fold) for job, fold in json.loads(content)["jobs"] if fold >= 0}
+        jobs = json.loads(content)["jobs"]
+        fold_of = {architecture_of(str(job)): int(fold) for job, fold in jobs if fold >= 0}
     except (KeyError, TypeError, ValueError):
         return {}
     votes: dict[str, Counter[int]] = defaultdict(Counter)

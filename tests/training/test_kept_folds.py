@@ -9,7 +9,7 @@ import joint_world as world
 import numpy as np
 import pytest
 
-from perfmodel.features.steps.sketch import architecture_key
+from perfmodel.predictors.joint.job_memory import job_key
 from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.predictors.joint.joint_regimes import even_folds
 from perfmodel.registry.file_store import open_store
@@ -21,17 +21,15 @@ CORPUS = world.samples(("Gpu-S",))
 FOLD_OF = {"family0": 2, "family1": 2, "family2": 0}
 
 
-def _facts(fold_of: dict[str, int]) -> bytes:
+def _facts(fold_of: dict[str, int], *, by_kind: bool = True) -> bytes:
     """What a predictor notes of its jobs; one that no member left out has the fold -1."""
-    jobs = {
-        architecture_key(one.step.sketch, one.step.batch_size): fold_of.get(one.family, -1)
-        for one in CORPUS
-    }
+    jobs = {job_key(one.step, by_kind=by_kind): fold_of.get(one.family, -1) for one in CORPUS}
     return json.dumps({"jobs": sorted(jobs.items())}).encode()
 
 
-def test_folds_are_read_off_the_jobs_of_a_version() -> None:
-    assert families_in(_facts(FOLD_OF), CORPUS) == FOLD_OF
+@pytest.mark.parametrize("by_kind", [True, False])
+def test_folds_are_read_off_the_jobs_of_a_version(by_kind: bool) -> None:
+    assert families_in(_facts(FOLD_OF, by_kind=by_kind), CORPUS) == FOLD_OF
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"{}", b'{"jobs": [["a"]]}', b'{"jobs": 3}'])

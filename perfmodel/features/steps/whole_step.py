@@ -68,6 +68,14 @@ SHAPE_COLUMNS = tuple(
     for i, name in enumerate(WHOLE_COLUMNS)
     if name.startswith(("time_share_", "log_nodes_", "contraction_", "other_"))
 )
+#: Facts of a device that say which libraries run there, and not how fast it is.
+_LIBRARIES = ("cpu", "amd_gpu")
+#: Columns without what tells devices of one maker apart, but for what a step is expected to take.
+UNTOLD_COLUMNS: tuple[str, ...] = tuple(
+    name
+    for name in WHOLE_COLUMNS
+    if name in _LIBRARIES or name not in {*DEVICE_FACTS, *(f"log_{peak}" for peak in _PEAKS)}
+)
 _BLOCK = 512
 
 

@@ -61,7 +61,7 @@ class DeviceRecords:
     Parameters
     ----------
     jobs : tuple of str
-        Architecture key of each record.
+        Of each record, from :func:`~.job_memory.job_key`.
     cells : ndarray of int64, shape (records, matches)
         From :func:`~.job_memory.cell_of`.
     features : ndarray, shape (records, coefficients)

@@ -1,6 +1,7 @@
 r"""What other cells of the same job say: kriging of residuals.
 
-A job is an architecture at an input size; a cell of it is one device with one group of settings.
+A job is an architecture at an input size on one kind of device; a cell of it is one device with one
+group of settings.
 The residual of a cell (logarithm of measured over predicted time, by a predictor that has not
 seen the family of the job) is taken as a sum of random effects::
 
@@ -22,6 +23,7 @@ import numpy as np
 
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.releases import torch_version
+from perfmodel.features.steps.sketch import architecture_key
 from perfmodel.features.steps.step import Step
 from perfmodel.types import Framework
 
@@ -38,8 +40,35 @@ _CELLS_ASKED = 2_000
 _ERAS = (1.95, 2.75)
 #: Releases that stand for the eras between them.
 _RELEASES = ("1.13.0", "2.4.0", "2.9.0")
+#: Between the architecture and the kind of device in the key of a job.
+_ON = "@"
 #: Codes of other frameworks begin here; the order of the words of Framework is kept by files.
 _FRAMEWORK = 100
+
+
+def job_key(step: Step, *, by_kind: bool = True) -> str:
+    """Return the key of the job of a step: its architecture, and the kind of its device.
+
+    What is peculiar to an architecture on GPUs lies in other libraries than what is on CPUs.
+
+    Parameters
+    ----------
+    by_kind : bool
+        Predictors from before took an architecture for one job on all kinds of device.
+    """
+    architecture = architecture_key(step.sketch, step.batch_size)
+    return f"{architecture}{_ON}{step.accelerator.kind}" if by_kind else architecture
+
+
+def architecture_of(job: str) -> str:
+    """Return the architecture in the key of a job.
+
+    Examples
+    --------
+    >>> architecture_of("0123456789abcdef@gpu"), architecture_of("0123456789abcdef")
+    ('0123456789abcdef', '0123456789abcdef')
+    """
+    return job.partition(_ON)[0]
 
 
 def cell_of(step: Step) -> tuple[int, ...]:
@@ -78,7 +107,7 @@ def software_of_code(code: int) -> dict[str, str]:
 
 
 #: Where some of them stand.
-_DEVICE, _COMPILER, _PRECISION = 0, 2, 5
+_DEVICE, _MODE, _COMPILER, _PRECISION = 0, 1, 2, 5
 
 
 def code_of(text: str) -> int:
@@ -107,6 +136,8 @@ class Recalled:
         One of them lies on the device that is asked about.
     alike : bool
         One of those was compiled alike and computes as precisely.
+    devices : int
+        On how many devices the job was measured in this mode.
     """
 
     mean: float
@@ -115,6 +146,7 @@ class Recalled:
     cells: int
     on_device: bool = False
     alike: bool = False
+    devices: int = 0
 
 
 class JobMemory:
@@ -134,7 +166,7 @@ class JobMemory:
         Parameters
         ----------
         jobs : sequence of str
-            Architecture key of each cell.
+            Of each cell, from :func:`job_key`.
         cells : ndarray of int64, shape (cells, len(MATCHES) - 1)
             From :func:`cell_of`.
         residuals : ndarray, shape (cells,)
@@ -238,6 +270,7 @@ class JobMemory:
             cells=len(cells),
             on_device=on_device,
             alike=alike,
+            devices=len(set(cells[cells[:, _MODE] == cell[_MODE], _DEVICE].tolist())),
         )
 
     def _covariance(self, cells: IntArray) -> FloatArray:

@@ -8,7 +8,8 @@ It answers in four steps, each of which says how sure it is:
    is weighted by what it got right on the families left out.
 2. If cells of the same job were measured elsewhere, their residuals are recalled
    (:mod:`.job_memory`), relative to the members that had not seen its family. On a device
-   without records, which the networks alone answer, they are residuals of the networks alone.
+   without records, which the networks answer, they are residuals of the networks alone, and trees
+   that are told nothing of a device are mixed in, the more devices the job was measured on.
 3. A device without records adds the spread of devices; records of it, however few, replace that
    by what they say of it (:mod:`.device_beliefs`) and of their jobs (:mod:`.device_records`). From
    then on trees are heard about it, too, half as much as about those that they learned from.
@@ -31,14 +32,13 @@ from perfmodel.engines.local_engine import LocalEngine
 from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.errors import TrainingError
 from perfmodel.features.arrays import FloatArray
-from perfmodel.features.steps.sketch import architecture_key
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.features.steps.step_table import StepTable, step_bounds_s, step_table
 from perfmodel.features.steps.whole_step import whole_rows
 from perfmodel.intervals import DEVIATIONS
 from perfmodel.predictors.joint.device_beliefs import BEFORE_RECORDS, DeviceBeliefs, features
 from perfmodel.predictors.joint.device_records import AskedCell, DeviceRecords
-from perfmodel.predictors.joint.job_memory import JobMemory, Recalled, cell_of
+from perfmodel.predictors.joint.job_memory import JobMemory, Recalled, cell_of, job_key
 from perfmodel.predictors.joint.joint_intervals import GroupQuantiles, Rung, rung_scores
 from perfmodel.predictors.joint.joint_members import (
     ALL,
@@ -69,6 +69,7 @@ from perfmodel.predictors.predictor_checks import SHORTEST_STEP_S
 from perfmodel.predictors.step_models.asked_table import ANSWERED_AT_ONCE
 from perfmodel.predictors.step_models.error_scale import ErrorScale, held_out_factors
 from perfmodel.predictors.step_models.node_net import RowParts
+from perfmodel.predictors.step_models.whole_boost import WholeBoost
 from perfmodel.types import Basis, Framework, Mode, Precision
 
 #: Digits to which records are kept: fewer than measurements repeat.
@@ -118,6 +119,7 @@ class JointPredictor:
         self.engine = engine or LocalEngine()
         self.report = report
         self.errors_: ErrorScale | None = None
+        self.untold_: WholeBoost | None = None
 
     # -- learning -----------------------------------------------------------------------------
 
@@ -141,6 +143,7 @@ class JointPredictor:
         table, rows, logs, weights = task.table, task.rows, task.log_times, task.weights
         self.members_ = fit_members(task.beside(samples, operators), self.engine, self.report)
         weigh_training_networks(self.members_, task)
+        self.untold_ = task.untold_trees()
         net, boost = held_out(self.members_, task)
         # Which member is trusted more does not hang on the framework.
         self.mix_ = fit_mix([one[:3] for one in regimes(table)], net, boost, logs, weights)
@@ -148,7 +151,7 @@ class JointPredictor:
         residuals = logs - (weight * net + (1.0 - weight) * boost)
         self.spread_ = spreads(regimes(table), residuals)
         scale = of_regime(self.spread_, regimes(table))
-        jobs = [architecture_key(s.step.sketch, s.step.batch_size) for s in samples]
+        jobs = [self.job_of(sample.step) for sample in samples]
         cells = np.array([cell_of(sample.step) for sample in samples], dtype=np.int64)
         memory = JobMemory().fit(jobs, cells, residuals / scale)
         abroad = JobMemory().fit(jobs, cells, (logs - net) / scale)
@@ -195,6 +198,10 @@ class JointPredictor:
     def table_of(self, steps: Sequence[Step]) -> StepTable:
         """Lay steps out as this predictor looks at them."""
         return step_table(steps, self.settings.laws)
+
+    def job_of(self, step: Step) -> str:
+        """Return the key of the job of a step, as this predictor tells jobs apart."""
+        return job_key(step, by_kind=self.settings.jobs_by_kind)
 
     def _beliefs(self, table: StepTable) -> DeviceBeliefs:
         """Return how far devices lie from what their facts say, before any record since."""
@@ -268,12 +275,16 @@ class JointPredictor:
         if np.any(weight < 1.0):
             boosts = [member.boost.log_times(rows, reference) for member in members]
             mixed = [weight * n + (1.0 - weight) * b for n, b in zip(mixed, boosts, strict=True)]
+        untold = np.full(len(weight), np.nan)
+        if self.untold_ and new.any():
+            untold[new] = self.untold_.log_times(rows[new], reference[new])
         return MemberAnswers(
             network=np.stack([net for net, _ in networks]),
             mixed=np.stack(mixed),
             shares=np.mean([share for _, share in networks], axis=0),
             scale=of_regime(self.spread_, regimes(table)),
             least_s=np.maximum(step_bounds_s(table), SHORTEST_STEP_S),
+            untold=untold,
         )
 
     def _one(self, step: Step, i: int, asked: Asked) -> Prediction:
@@ -293,6 +304,8 @@ class JointPredictor:
         quantile, pooled = self.quantiles_.at(rung, group)
         half = quantile * factor * float(np.sqrt(recalled.variance)) * float(raw.scale[i])
         shift, spread = known.beliefs.shift(group, raw.shares[i], full=_is_full(step))
+        # What the facts of a device leave open is open for the networks' part alone.
+        spread *= (1.0 - self._heard_untold(step, recalled)) ** 2
         spread += 0.0 if recalled.on_device else known.job_variance(device)
         doubts = known.doubts(step)
         for doubt, _ in doubts:
@@ -332,11 +345,13 @@ class JointPredictor:
         scale, known = float(raw.scale[i]), self.known_
         memory = known.memory_of(device)
         log_time, recalled = self._from_training(step, self._said(step, raw, i), scale, memory)
+        if heard := self._heard_untold(step, recalled):
+            log_time += heard * (float(raw.untold[i]) - log_time)
         records = known.records.get(device)
         if records is None or not scale:
             return log_time, recalled
         cell = AskedCell(
-            job=architecture_key(step.sketch, step.batch_size),
+            job=self.job_of(step),
             cell=np.array(cell_of(step), dtype=np.int64),
             scale=scale,
             features=features([asked.groups[i]], raw.shares[i : i + 1], [_is_full(step)]),
@@ -349,6 +364,12 @@ class JointPredictor:
             return log_time, recalled
         return log_time + further.mean * scale, further
 
+    def _heard_untold(self, step: Step, recalled: Recalled) -> float:
+        """Return the weight in an answer of the trees that are told nothing of its device."""
+        if self.untold_ is None:
+            return 0.0
+        return self.known_.hears_untold(step.accelerator.name, recalled.devices)
+
     def _from_training(
         self, step: Step, said: FloatArray, scale: float, memory: JobMemory
     ) -> tuple[float, Recalled]:
@@ -358,7 +379,7 @@ class JointPredictor:
         A training step also has the member that learned from them: cells of inference say little
         about it, and the more cells there are, the better that member knows the job.
         """
-        job = architecture_key(step.sketch, step.batch_size)
+        job = self.job_of(step)
         recalled = memory.recall(job, np.array(cell_of(step), dtype=np.int64))
         fold = self.fold_of_job_.get(job)
         if fold is None:
@@ -448,7 +469,7 @@ class JointPredictor:
         full = [_is_full(sample.step) for sample in samples]
         logs = np.log([sample.step_time_s for sample in samples])
         return DeviceRecords(
-            jobs=tuple(architecture_key(s.step.sketch, s.step.batch_size) for s in samples),
+            jobs=tuple(self.job_of(sample.step) for sample in samples),
             cells=np.array([cell_of(sample.step) for sample in samples], dtype=np.int64),
             features=np.round(features(groups(table), raw.shares, full), _DIGITS),
             residuals=np.round(logs - answered, _DIGITS),

@@ -16,7 +16,7 @@ import numpy as np
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.arrays import FloatArray
-from perfmodel.features.steps.sketch import StepSketch, architecture_key
+from perfmodel.features.steps.sketch import StepSketch
 from perfmodel.features.steps.step import Step
 from perfmodel.features.steps.step_table import FUSING, StepTable
 from perfmodel.features.steps.whole_step import whole_rows
@@ -163,7 +163,7 @@ def near_cells(
         Those with a time first, then nearest first; ``distance`` is the share of the variance of a
         job that the two do not have in common. Empty for a job that was never measured.
     """
-    job = architecture_key(step.sketch, step.batch_size)
+    job = joint.job_of(step)
     fold = joint.fold_of_job_.get(job)
     if fold is None or job not in joint.known_.memory.cells_:
         return ()

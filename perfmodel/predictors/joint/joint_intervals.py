@@ -151,7 +151,9 @@ def rung_scores(
     Returns
     -------
     mapping of Rung to ndarray, shape (steps,)
-        NaN where a rung has no other cell to go by.
+        NaN where a known job has no other cell to go by. On other devices a job that was measured
+        on none but its own stands as it is, with nothing recalled: jobs that ran on several are
+        few, and harder.
     """
     prior = np.sqrt(memory.prior_variance_)
     scores = {Rung.NEW_JOB: np.abs(residuals) / (prior * factor)}
@@ -167,7 +169,7 @@ def rung_scores(
         seen[job] = position + 1
         for rung, of_rung, other_devices in rungs:
             recalled = of_rung.left_out(job, position, device=other_devices)
-            if recalled.cells:
+            if recalled.cells or other_devices:
                 left = abs(of_rung.cells_[job][1][position] - recalled.mean)
                 scores[rung][i] = left / (np.sqrt(recalled.variance) * factor[i])
     return scores

@@ -12,6 +12,7 @@ from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.features.steps.step_table import LATEST_LAWS, StepLaws, StepTable, step_table
+from perfmodel.features.steps.whole_step import UNTOLD_COLUMNS
 from perfmodel.predictors.joint.joint_regimes import balanced, fit_mix
 from perfmodel.predictors.step_models.mode_nets import ModeNets, is_training
 from perfmodel.predictors.step_models.node_settings import NodeNetSettings
@@ -46,6 +47,9 @@ class JointSettings:
         :class:`~perfmodel.predictors.step_models.node_net.NodeNetSettings`.
     laws : StepLaws
         What a step is expected to take before anything is learned.
+    jobs_by_kind : bool
+        Residuals of a job are recalled on the kind of device that they were measured on, see
+        :func:`~.job_memory.job_key`.
     """
 
     seed: int = 0
@@ -57,6 +61,7 @@ class JointSettings:
     depth: int = 6
     coverage: float = 0.9
     laws: StepLaws = LATEST_LAWS
+    jobs_by_kind: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +116,20 @@ class FitTask:
             seed=self._seed(k), rounds=self.settings.rounds, depth=self.settings.depth
         ).fit(self.rows[steps], self.reference_s[steps], self.log_times[steps], self.weights[steps])
 
+    def untold_trees(self) -> WholeBoost:
+        """Grow trees on all steps that are told nothing of a device but what it should take."""
+        return WholeBoost(
+            seed=self._seed(ALL),
+            rounds=self.settings.rounds,
+            depth=self.settings.depth,
+            columns=UNTOLD_COLUMNS,
+        ).fit(
+            self.rows,
+            self.reference_s,
+            self.log_times[: len(self.fold)],
+            self.weights[: len(self.fold)],
+        )
+
     def _seed(self, k: int) -> int:
         return self.settings.seed * 101 + (k if k != ALL else 100)
 
@@ -129,6 +148,9 @@ class MemberAnswers:
         Standard deviation of what is usually left.
     least_s : ndarray, shape (steps,)
         What no step can beat.
+    untold : ndarray, shape (steps,)
+        Logarithm of seconds: of the trees that are told nothing of a device, where the fit has not
+        seen it; NaN elsewhere.
     """
 
     network: FloatArray
@@ -136,6 +158,7 @@ class MemberAnswers:
     shares: FloatArray
     scale: FloatArray
     least_s: FloatArray
+    untold: FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@
     member-<k>.net.*           weights and settings of a node network
     member-<k>.boost.*         trees with golden rows
     errors.*                   likewise, of how far off steps are; not in files from before
+    untold.boost.*             likewise, of trees that are told nothing of a device; nor these
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy.typing as npt
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.steps.step_table import StepLaws
-from perfmodel.features.steps.whole_step import WHOLE_COLUMNS
+from perfmodel.features.steps.whole_step import UNTOLD_COLUMNS, WHOLE_COLUMNS
 from perfmodel.predictors.boosting import Booster
 from perfmodel.predictors.joint.device_beliefs import SETS, DeviceBeliefs, DeviceEffect
 from perfmodel.predictors.joint.device_records import DeviceRecords
@@ -43,6 +44,7 @@ from perfmodel.types import Framework
 FACTS = "joint.json"
 ARRAYS = "arrays.safetensors"
 ERRORS = "errors"
+UNTOLD = "untold.boost"
 
 
 def save_joint(predictor: JointPredictor, folder: Path) -> None:
@@ -53,6 +55,8 @@ def save_joint(predictor: JointPredictor, folder: Path) -> None:
         member.boost.save(folder, f"member-{k}.boost")
     if predictor.errors_:
         predictor.errors_.booster_.save(folder, ERRORS)
+    if predictor.untold_:
+        predictor.untold_.save(folder, UNTOLD)
     known, memory, novelty = predictor.known_, predictor.known_.memory, predictor.novelty_
     jobs = sorted(memory.cells_)
     arrays = {
@@ -85,6 +89,7 @@ def facts_bytes(predictor: JointPredictor) -> bytes:
         "spreads": [[list(regime), s] for regime, s in sorted(predictor.spread_.items())],
         "quantiles": predictor.quantiles_.to_list(),
         "errors": predictor.errors_ is not None,
+        "untold": predictor.untold_ is not None,
         "devices": list(known.trained),
         "makers": list(known.makers),
         "frameworks": [framework.value for framework in known.frameworks],
@@ -116,10 +121,10 @@ def _stated(settings: JointSettings) -> dict[str, Any]:
 
 
 def _settings_of(stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a predictor; files from before a law do not state it."""
+    """Return the settings of a predictor; files from before a law, or a setting, lack it."""
     laws = {one.name: stated.get(one.name, False) for one in fields(StepLaws)}
     kept = {name: value for name, value in stated.items() if name not in laws}
-    return {**kept, "laws": StepLaws(**laws)}
+    return {"jobs_by_kind": False, **kept, "laws": StepLaws(**laws)}
 
 
 def load_joint(folder: Path) -> JointPredictor:
@@ -148,6 +153,8 @@ def load_joint(folder: Path) -> JointPredictor:
         ]
         if facts.get("errors"):
             predictor.errors_ = ErrorScale(Booster.load(folder, ERRORS, WHOLE_COLUMNS))
+        if facts.get("untold"):
+            predictor.untold_ = WholeBoost.load(folder, UNTOLD, columns=UNTOLD_COLUMNS)
         predictor.mix_ = {tuple(regime): float(weight) for regime, weight in facts["mix"]}
         predictor.spread_ = {tuple(regime): float(s) for regime, s in facts["spreads"]}
         predictor.quantiles_ = GroupQuantiles.from_list(facts["quantiles"])

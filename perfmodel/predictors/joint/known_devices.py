@@ -1,7 +1,9 @@
 """What a fitted version knows of devices: those it learned from, and what records say since.
 
 Trees are heard about a device that was learned from, and half as much about one that has records
-since; about others not at all: they know devices, not facts of devices. What is recalled of a job
+since; about others not at all: they know devices, not facts of devices. In their place others are
+heard there, which are told nothing of a device but what it is expected to do, the more, the more
+devices the job was measured on. What is recalled of a job
 (:mod:`.job_memory`) stands beside what is answered for its device, so there is a memory for each of
 the three.
 """
@@ -21,6 +23,9 @@ from perfmodel.types import Framework
 #: How much trees are heard about a device with records that no fit has seen: to them it is some
 #: device between those that they know.
 HEARD_BY_RECORDS = 0.5
+#: Devices beyond the first after which trees that are told nothing of a device are heard half of
+#: :data:`HEARD_BY_RECORDS` about another.
+_DEVICES_TO_HEAR = 2.0
 #: Variance of a job on a device that was never trained on, beyond what all its jobs share there.
 _JOB_ON_NEW_DEVICE_VARIANCE = 0.085**2
 #: Variance of a device whose maker no training record is of: its libraries are unknown as well.
@@ -72,6 +77,18 @@ class KnownDevices:
     def hears_trees(self, device: str) -> bool:
         """Tell whether trees are heard about a device."""
         return device in self.trained or device in self.records
+
+    def hears_untold(self, device: str, devices: int) -> float:
+        """Return the weight of trees that are told nothing of a device, in an answer for one.
+
+        Parameters
+        ----------
+        devices : int
+            On which the job was measured: one alone does not tell what they have in common.
+        """
+        if self.hears_trees(device) or devices < 2:
+            return 0.0
+        return HEARD_BY_RECORDS * (devices - 1) / (devices - 1 + _DEVICES_TO_HEAR)
 
     def memory_of(self, device: str, *, recorded: bool = False) -> JobMemory:
         """Return residuals of what is answered for a device; ``recorded``: once it has records."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -22,11 +23,23 @@ class WholeBoost:
 
     With the reference ``R`` of contractions, other work and calls and the time ``X`` of slow
     paths, a step takes ``t = R exp(f(row)) + X``.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Which of ``WHOLE_COLUMNS`` it looks at.
     """
 
-    def __init__(self, *, seed: int = 0, rounds: int = 500, depth: int = 6) -> None:
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        rounds: int = 500,
+        depth: int = 6,
+        columns: Sequence[str] = WHOLE_COLUMNS,
+    ) -> None:
         self.seed = seed
-        self._columns = WHOLE_COLUMNS
+        self._columns = tuple(columns)
         self.rounds = rounds
         self.depth = depth
 
@@ -58,28 +71,36 @@ class WholeBoost:
             tolerance=0.1,
         )
         self.booster_ = Booster.train(
-            rows,
+            rows[:, self._read],
             _without_slow_paths(log_times, reference_s) - _log_reference(reference_s),
             weights,
-            WHOLE_COLUMNS,
+            self._columns,
             settings,
         )
         return self
 
     def log_times(self, rows: npt.NDArray[np.float32], reference_s: FloatArray) -> FloatArray:
         """Return the logarithm of the time of each step."""
-        read = [WHOLE_COLUMNS.index(name) for name in self._columns]
-        usual = _log_reference(reference_s) + self.booster_.predict(rows[:, read])
+        usual = _log_reference(reference_s) + self.booster_.predict(rows[:, self._read])
         slow = reference_s[:, -1]
         return np.where(slow > 0, np.log(np.exp(usual) + slow), usual).astype(np.float64)
+
+    @property
+    def _read(self) -> list[int]:
+        return [WHOLE_COLUMNS.index(name) for name in self._columns]
 
     def save(self, folder: Path, stem: str) -> None:
         """Write the trees as JSON, with golden rows."""
         self.booster_.save(folder, stem)
 
     @classmethod
-    def load(cls, folder: Path, stem: str) -> Self:
+    def load(cls, folder: Path, stem: str, *, columns: Sequence[str] = WHOLE_COLUMNS) -> Self:
         """Read back what :meth:`save` wrote; columns that came later change no answer of it.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            That it was told to look at.
 
         Raises
         ------
@@ -88,7 +109,7 @@ class WholeBoost:
         """
         model = cls()
         unread = {*LATER_SETTINGS, *LATER_FACTS} - set(stored_columns(folder, stem))
-        model._columns = tuple(name for name in WHOLE_COLUMNS if name not in unread)
+        model._columns = tuple(name for name in columns if name not in unread)
         model.booster_ = Booster.load(folder, stem, model._columns)
         return model
 

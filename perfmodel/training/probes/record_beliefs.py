@@ -27,7 +27,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.features.arrays import FloatArray
-from perfmodel.features.steps.sketch import architecture_key
 from perfmodel.features.steps.step import Step
 from perfmodel.predictors.joint.device_records import DeviceRecords
 from perfmodel.predictors.joint.job_memory import cell_of
@@ -102,7 +101,7 @@ def _as_records(learner: JointPredictor, steps: Sequence[Step]) -> DeviceRecords
     """Return steps as the records that they would become, with no residuals."""
     asked, nothing = learner.ask(steps), np.zeros(len(steps))
     return DeviceRecords(
-        jobs=tuple(architecture_key(step.sketch, step.batch_size) for step in steps),
+        jobs=tuple(learner.job_of(step) for step in steps),
         cells=np.array([cell_of(step) for step in steps], dtype=np.int64),
         features=learner.device_features(steps),
         residuals=nothing,

@@ -12,7 +12,9 @@ import pytest
 from perfmodel.predictors.joint.job_memory import (
     MATCHES,
     JobMemory,
+    architecture_of,
     cell_of,
+    job_key,
     software_code,
     software_of_code,
 )
@@ -218,3 +220,13 @@ def test_between_two_memories_residuals_are_those_of_answers_between() -> None:
     assert mixed.prior_variance_ == pytest.approx(
         0.25 * one.prior_variance_ + 0.75 * other.prior_variance_
     )
+
+
+def test_a_job_is_an_architecture_on_a_kind_of_device() -> None:
+    sketch = world.networks()[0][-1]
+    small, large, cpu = (world.step(sketch, name) for name in ("Gpu-S", "Gpu-L", "Cpu"))
+    assert job_key(small) == job_key(large) != job_key(cpu)
+    assert architecture_of(job_key(small)) == architecture_of(job_key(cpu))
+    # Predictors from before told none of them apart.
+    assert len({job_key(step, by_kind=False) for step in (small, large, cpu)}) == 1
+    assert job_key(cpu, by_kind=False) == architecture_of(job_key(cpu))

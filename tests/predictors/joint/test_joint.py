@@ -16,10 +16,11 @@ import pytest
 import synthetic_workloads as made_up
 
 from perfmodel.errors import TrainingError
-from perfmodel.features.steps.sketch import architecture_key, step_sketch
+from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.features.steps.step_table import step_bounds_s, step_table
-from perfmodel.features.steps.whole_step import whole_rows
+from perfmodel.features.steps.whole_step import UNTOLD_COLUMNS, WHOLE_COLUMNS, whole_rows
+from perfmodel.predictors.joint.job_memory import cell_of
 from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.predictors.joint.joint_members import ALL
 from perfmodel.predictors.prediction import Prediction
@@ -84,8 +85,7 @@ def test_no_member_saw_the_families_it_is_judged_by(joint: JointPredictor) -> No
     # The fold of a job is that of its family; each family lies in one fold, none in ALL.
     folds: dict[str, set[int]] = {}
     for sample in SAMPLES:
-        job = architecture_key(sample.step.sketch, sample.step.batch_size)
-        folds.setdefault(sample.family, set()).add(joint.fold_of_job_[job])
+        folds.setdefault(sample.family, set()).add(joint.fold_of_job_[joint.job_of(sample.step)])
     assert all(len(found) == 1 for found in folds.values())
     assert set().union(*folds.values()) == set(range(joint.settings.folds))
     assert ALL not in set().union(*folds.values())
@@ -97,9 +97,10 @@ def test_a_time_changes_no_answer_of_the_member_it_is_kept_from() -> None:
         replace(s, step_time_s=10 * s.step_time_s) if s.family == "family2" else s for s in SAMPLES
     ]
     one, other = (JointPredictor(**settings).fit(corpus) for corpus in (SAMPLES, slow))
-    table = step_table([s.step for s in SAMPLES if s.family == "family2"])
+    steps = [s.step for s in SAMPLES if s.family == "family2"]
+    table = step_table(steps)
     rows, reference = whole_rows(table)
-    own = one.fold_of_job_[architecture_key(table.sketches[0], 4)]
+    own = one.fold_of_job_[one.job_of(steps[0])]
     for place, (ours, theirs) in enumerate(zip(one.members_, other.members_, strict=True)):
         kept_from = place == own
         logs = [m.net.log_times(table)[0] for m in (ours, theirs)]
@@ -160,14 +161,15 @@ def test_a_job_that_errs_alike_everywhere_is_recalled() -> None:
     odd = "made-up/f2-1"
     corpus = [
         replace(s, step_time_s=3.0 * s.step_time_s) if s.model == odd else s
-        for s in SAMPLES
+        for s in world.samples((*world.KNOWN, "Gpu-New"))
         if not (s.model == odd and s.step.accelerator.name == "Gpu-L")
     ]
     predictor = JointPredictor(folds=3, epochs=8, rounds=30).fit(corpus)
     asked = [s for s in SAMPLES if s.model == odd and s.step.accelerator.name == "Gpu-L"]
     answers = predictor.predict([s.step for s in asked])
     factors = [a.time_s / s.step_time_s for a, s in zip(answers, asked, strict=True)]
-    assert np.median(factors) > 1.8
+    # Eight cells on two GPUs say so of one job among eighteen; without them the factor is 1.
+    assert np.median(factors) > 1.5
     assert all(answer.basis is Basis.TRANSFERRED for answer in answers)
 
 
@@ -313,12 +315,12 @@ def test_one_probe_after_the_other_equals_all_at_once(joint: JointPredictor) -> 
 
 
 def test_a_known_device_is_moved_less_by_a_probe(joint: JointPredictor) -> None:
-    slow = world.samples(("Gpu-L",), slower=1.6, noise=0.0)[:1]
+    slow = world.samples(("Gpu-L",), slower=1.6, noise=0.0)
     step_known, step_new = _new("Gpu-L"), _new("Gpu-New")
     (known,), (new,) = joint.predict([step_known]), joint.predict([step_new])
-    (moved,) = joint.adapt(slow).predict([step_known])
-    (moved_new,) = joint.adapt(BIASED[:1]).predict([step_new])
-    assert 1.0 < moved.time_s / known.time_s < moved_new.time_s / new.time_s < 1.7
+    moved = [joint.adapt([one]).predict([step_known])[0].time_s for one in slow[:6]]
+    moved_new = [joint.adapt([one]).predict([step_new])[0].time_s for one in BIASED[:6]]
+    assert 1.0 < np.mean(moved) / known.time_s < np.mean(moved_new) / new.time_s < 1.7
 
 
 def test_features_of_a_device_are_shares(joint: JointPredictor) -> None:
@@ -433,3 +435,64 @@ def test_a_framework_without_records_is_said_and_answered_wider(joint: JointPred
     assert any("No step under jax" in warning for warning in foreign.warnings)
     assert not any("No step under" in warning for warning in plain.warnings)
     assert foreign.high_s / foreign.low_s > 1.2 * plain.high_s / plain.low_s
+
+
+def test_what_a_cpu_says_of_a_job_is_not_recalled_on_gpus() -> None:
+    # One model takes ten times as long as the law on the CPU, where its libraries are slow.
+    odd = "made-up/f2-1"
+    corpus = [
+        replace(s, step_time_s=10.0 * s.step_time_s)
+        if s.model == odd and s.step.accelerator.kind == "cpu"
+        else s
+        for s in SAMPLES
+    ]
+    asked = next(s.step for s in BIASED if s.model == odd)
+    recalled = {}
+    for by_kind in (False, True):
+        settings = {"folds": 2, "epochs": 2, "rounds": 5, "jobs_by_kind": by_kind}
+        predictor = JointPredictor(**settings).fit(corpus)
+        of_job = [s for s in corpus if predictor.job_of(s.step) == predictor.job_of(asked)]
+        memory = predictor.known_.memory_of(asked.accelerator.name)
+        recalled[by_kind] = memory.recall(predictor.job_of(asked), np.array(cell_of(asked)))
+        assert recalled[by_kind].cells == len(of_job)
+    # Two batch sizes in two modes on three devices, and on the two GPUs among them.
+    assert {by_kind: one.cells for by_kind, one in recalled.items()} == {False: 12, True: 8}
+    assert abs(recalled[True].mean) < abs(recalled[False].mean)
+    # A job that was measured on CPUs alone is new on GPUs.
+    only = [s for s in corpus if s.model != odd or s.step.accelerator.kind == "cpu"]
+    new = JointPredictor(folds=2, epochs=1, rounds=5).fit(only)
+    on_gpu, on_cpu = new.predict(
+        [replace(asked, accelerator=world.device(n)) for n in ("Gpu-L", "Cpu")]
+    )
+    assert on_gpu.basis is Basis.INTERPOLATED and on_cpu.basis is Basis.CALIBRATED
+
+
+def test_trees_that_are_told_nothing_of_a_device_are_heard_where_a_job_ran_on_several(
+    joint: JointPredictor,
+) -> None:
+    plain = copy.copy(joint)
+    plain.untold_ = None
+    known, new = [s.step for s in SAMPLES[:12]], _new("Gpu-New")
+    elsewhere = next(s.step for s in BIASED if s.model == SAMPLES[0].model)
+    asked = [*known, new, elsewhere]
+    pairs = list(zip(joint.predict(asked), plain.predict(asked), strict=True))
+    # Devices that were learned from have trees of their own, and a new job ran nowhere.
+    assert all(one == other for one, other in pairs[:-1])
+    one, other = pairs[-1]
+    assert joint.untold_ is not None
+    alone = float(np.exp(joint.untold_.log_times(*whole_rows(joint.table_of([elsewhere])))[0]))
+    # On two GPUs: (2 - 1) / (2 - 1 + 2) of a half, on the logarithm.
+    assert one.time_s == pytest.approx(other.time_s ** (5 / 6) * alone ** (1 / 6), rel=1e-9)
+    # What is not known of the device is narrower by as much, and all else as wide.
+    assert 5 / 6 * _width(other) < _width(one) < _width(other)
+    # They do not see what device it is, but for what a step should take there.
+    table = joint.table_of([elsewhere])
+    rows, reference = whole_rows(table)
+    told = rows.copy()
+    told[:, [i for i, name in enumerate(WHOLE_COLUMNS) if name not in UNTOLD_COLUMNS]] += 1.0
+    assert np.array_equal(
+        joint.untold_.log_times(rows, reference), joint.untold_.log_times(told, reference)
+    )
+    # Once the device has records, trees that know it are heard instead.
+    adapted, before = (one.adapt(BIASED[:3]) for one in (joint, plain))
+    assert adapted.predict([elsewhere]) == before.predict([elsewhere])

@@ -7,11 +7,13 @@ import json
 import numpy as np
 import pytest
 
+from perfmodel.predictors.joint.job_memory import MATCHES, JobMemory
 from perfmodel.predictors.joint.joint_intervals import (
     FEWEST,
     GroupQuantiles,
     Rung,
     conformal_quantile,
+    rung_scores,
 )
 from perfmodel.predictors.joint.joint_regimes import FRAMEWORK_WORDS
 
@@ -118,3 +120,23 @@ def test_rungs_of_evidence() -> None:
     assert Rung.of(0, True) is Rung.of(0, False) is Rung.NEW_JOB
     assert Rung.of(2, True) is Rung.KNOWN_JOB
     assert Rung.of(2, False) is Rung.OTHER_DEVICES
+
+
+def test_a_job_on_one_device_alone_counts_elsewhere_with_nothing_recalled() -> None:
+    # Job a ran on devices 1 and 2, job b on device 1 alone; each cell shares all of 0.75 with its
+    # like, of a variance of 1.
+    width = len(MATCHES) - 1
+    cells = np.zeros((3, width), dtype=np.int64)
+    cells[:, 0] = [1, 2, 1]
+    residuals = np.array([0.8, 0.4, 0.6])
+    memory = JobMemory()
+    memory.variances_, memory.noise_ = np.zeros(1 + len(MATCHES)), 0.25
+    memory.variances_[0] = 0.75
+    memory.cells_ = {"a": (cells[:2], residuals[:2]), "b": (cells[2:], residuals[2:])}
+    scores = rung_scores(residuals, np.ones(3), ["a", "a", "b"], memory, memory)
+    # Recalled 0.75 of the other residual, 1 - 0.75^2 left; nothing recalled, all of 1 left.
+    left = np.sqrt(1 - 0.75**2)
+    expected = [(0.8 - 0.75 * 0.4) / left, abs(0.4 - 0.75 * 0.8) / left, 0.6]
+    for rung in (Rung.OTHER_DEVICES, Rung.NEW_DEVICE):
+        assert scores[rung] == pytest.approx(expected)
+    assert np.isnan(scores[Rung.KNOWN_JOB]).tolist() == [False, False, True]

@@ -78,6 +78,24 @@ def test_trees_of_errors_are_kept_refused_when_damaged_and_not_asked_for_by_olde
     assert load_joint(copied).errors_ is None
 
 
+def test_trees_that_are_told_nothing_are_kept_and_not_asked_for_by_older_files(
+    joint: JointPredictor, copied: Path
+) -> None:
+    elsewhere = [one.step for one in world.samples(("Gpu-New",))[:6]]
+    kept = load_joint(copied)
+    times = [[a.time_s for a in one.predict(elsewhere)] for one in (joint, kept)]
+    assert times[1] == pytest.approx(times[0], rel=1e-5)
+    (copied / "untold.boost.json").write_text("{")
+    with pytest.raises(DamagedArtifactError):
+        load_joint(copied)
+    facts = json.loads((copied / FACTS).read_text())
+    assert facts.pop("untold") is True
+    (copied / FACTS).write_text(json.dumps(facts))
+    earlier = load_joint(copied)
+    assert earlier.untold_ is None
+    assert [a.time_s for a in earlier.predict(elsewhere)] != pytest.approx(times[0], rel=1e-5)
+
+
 def test_an_adapted_predictor_keeps_its_records(joint: JointPredictor, tmp_path: Path) -> None:
     adapted = joint.adapt(PROBES)
     save_joint(adapted, tmp_path / "joint")
@@ -206,6 +224,19 @@ def test_a_file_from_before_power_limits_answers_at_the_boost_clock(copied: Path
     # It stays as it is when it is written again.
     save_joint(earlier, copied.parent / "again")
     assert not load_joint(copied.parent / "again").settings.laws.power_limited
+
+
+def test_a_file_from_before_kinds_told_jobs_apart_takes_them_for_one(copied: Path) -> None:
+    facts = json.loads((copied / FACTS).read_text())
+    assert facts["settings"].pop("jobs_by_kind") is True
+    (copied / FACTS).write_text(json.dumps(facts))
+    earlier, newer = load_joint(copied), JointPredictor()
+    gpu, cpu = (world.step(world.networks()[0][-1], name) for name in ("Gpu-S", "Cpu"))
+    assert earlier.job_of(gpu) == earlier.job_of(cpu)
+    assert newer.job_of(gpu) != newer.job_of(cpu)
+    # It stays as it is when it is written again.
+    save_joint(earlier, copied.parent / "again")
+    assert load_joint(copied.parent / "again").settings.jobs_by_kind is False
 
 
 def test_a_file_from_before_releases_told_attention_apart_fuses_it_always(copied: Path) -> None:
