@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_type_hints
 
 import orjson
 import pyarrow as pa
@@ -39,30 +40,21 @@ _PROVENANCE = {
     "accelerator_facts": pa.string(), "software": pa.string(), "measured_at": pa.string(),
     "source": pa.string(), "licence": pa.string(), "threads": pa.int32(), "notes": pa.string(),
 }  # fmt: skip
-_TEXT, _COUNT, _NUMBER = pa.string(), pa.int64(), pa.float64()
+#: Columns of a record's own fields by their types; a job is JSON.
+_TYPES = {
+    str: pa.string(), int: pa.int64(), float: pa.float64(), float | None: pa.float64(),
+    Mapping[str, Any]: pa.string(), Mapping[str, Any] | None: pa.string(),
+}  # fmt: skip
+
+
+def _own(record: type[ProcessRecord]) -> dict[str, pa.DataType]:
+    hints = get_type_hints(record)
+    names = [one.name for one in fields(record) if one.name not in ("repeats", "provenance")]
+    return {name: _TYPES[hints[name]] for name in names}
+
 
 #: Own columns of each kind.
-_OWN: Mapping[str, Mapping[str, pa.DataType]] = {
-    "collectives": {
-        "collective": _TEXT, "accelerator": _TEXT, "ranks": _COUNT, "hosts": _COUNT,
-        "size_bytes": _COUNT, "dtype": _TEXT, "backend": _TEXT, "cores_per_rank": _NUMBER,
-    },
-    "replicas": {
-        "job": _TEXT, "model": _TEXT, "family": _TEXT, "accelerator": _TEXT, "replicas": _COUNT,
-        "hosts": _COUNT, "sharding": _TEXT, "backend": _TEXT, "cores_per_rank": _NUMBER,
-        "peak_memory_bytes": _NUMBER,
-    },
-    "neighbours": {
-        "job": _TEXT, "model": _TEXT, "family": _TEXT, "neighbour": _TEXT, "accelerator": _TEXT,
-        "sharing": _TEXT, "alone_s": _NUMBER,
-    },
-    "loaders": {
-        "input_kind": _TEXT, "host": _TEXT, "cores": _COUNT, "workers": _COUNT,
-        "batch_size": _COUNT, "stored_bytes": _NUMBER, "files": _NUMBER, "source_pixels": _NUMBER,
-        "side_pixels": _COUNT, "sequence_length": _COUNT, "tensor_bytes": _NUMBER,
-        "locality": _TEXT,
-    },
-}  # fmt: skip
+_OWN: Mapping[str, Mapping[str, pa.DataType]] = {name: _own(kind) for name, kind in KINDS.items()}
 
 #: The whole table of each kind.
 SCHEMAS: Mapping[str, pa.Schema] = MappingProxyType(
