@@ -11,15 +11,7 @@ from functools import cache
 from types import MethodType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
-from perfmodel.client import (
-    catalogue,
-    feedback,
-    keeping,
-    learning,
-    measuring,
-    questions,
-    shadowing,
-)
+from perfmodel.client import catalogue, feedback, keeping, learning, measuring, questions, shadowing
 from perfmodel.client.errors import NoAnswerError
 from perfmodel.client.protocol.messages import Call, Fallback, Page, Reply, Send, Task, Wait
 from perfmodel.client.protocol.session import Session

@@ -17,13 +17,11 @@ from perfmodel.cli.output import tell
 from perfmodel.cli.progress_bar import ProgressBar
 
 if TYPE_CHECKING:
+    from perfmodel.campaigns.device import CampaignDevice
     from perfmodel.campaigns.events import WorkReport
     from perfmodel.campaigns.work import WorkOptions
-    from perfmodel.store.sql.connections import Connections
-
-if TYPE_CHECKING:
-    from perfmodel.campaigns.device import CampaignDevice
     from perfmodel.store.campaigns import CampaignStore
+    from perfmodel.store.sql.connections import Connections
     from perfmodel.training.probes.probe_plan import ProbeChooser
 
 

@@ -22,14 +22,7 @@ from typing import TypeVar
 
 from perfmodel.errors import StoreError
 from perfmodel.graph.job import Job
-from perfmodel.importers.public_tables import (
-    PublicTable,
-    Row,
-    count,
-    find_tables,
-    positive,
-    text,
-)
+from perfmodel.importers.public_tables import PublicTable, Row, count, find_tables, positive, text
 from perfmodel.importers.published import Imported, Origin, PublishedPlacement
 from perfmodel.placement.topology.topology import Network, Node, Placement, Plan
 from perfmodel.types import Mode, Precision

@@ -12,12 +12,7 @@ import orjson
 
 from perfmodel.devices.drivers.device_facts import DeviceFacts, device_facts_from_dict
 from perfmodel.errors import InvalidInputError, MeasurementError
-from perfmodel.profilers.runtime.device_runtime import (
-    DeviceRuntime,
-    Event,
-    MemoryPeak,
-    StepTime,
-)
+from perfmodel.profilers.runtime.device_runtime import DeviceRuntime, Event, MemoryPeak, StepTime
 from perfmodel.profilers.runtime.telemetry import Telemetry, TelemetryReading, reading_from_dict
 
 _FORM = "perfmodel-device-recording/1"
