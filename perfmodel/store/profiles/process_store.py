@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, get_type_hints
+from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -22,39 +21,27 @@ from perfmodel.errors import InvalidInputError, StoreError
 from perfmodel.process_records import (
     KINDS,
     ProcessRecord,
+    Repeats,
     device_of,
     kind_of,
     record_from_dict,
     record_key,
     record_to_dict,
 )
+from perfmodel.records import Provenance
 from perfmodel.store.durable import write_whole
 from perfmodel.store.profiles.profile_store import folder_name
-from perfmodel.store.profiles.profile_tables import read_table, write_table
+from perfmodel.store.profiles.profile_tables import columns_of, read_table, write_table
 
-_REPEATS = {
-    "time_s": pa.float64(), "samples_s": pa.list_(pa.float64()), "low_s": pa.float64(),
-    "high_s": pa.float64(), "other_load": pa.float64(), "noisy": pa.bool_(),
-}  # fmt: skip
+_REPEATS = columns_of(Repeats)
+#: A record says its accelerator by itself; the facts of it come first.
 _PROVENANCE = {
-    "accelerator_facts": pa.string(), "software": pa.string(), "measured_at": pa.string(),
-    "source": pa.string(), "licence": pa.string(), "threads": pa.int32(), "notes": pa.string(),
-}  # fmt: skip
-#: Columns of a record's own fields by their types; a job is JSON.
-_TYPES = {
-    str: pa.string(), int: pa.int64(), float: pa.float64(), float | None: pa.float64(),
-    Mapping[str, Any]: pa.string(), Mapping[str, Any] | None: pa.string(),
-}  # fmt: skip
-
-
-def _own(record: type[ProcessRecord]) -> dict[str, pa.DataType]:
-    hints = get_type_hints(record)
-    names = [one.name for one in fields(record) if one.name not in ("repeats", "provenance")]
-    return {name: _TYPES[hints[name]] for name in names}
-
+    {"accelerator": "accelerator_facts"}.get(name, name): kind
+    for name, kind in columns_of(Provenance).items()
+}
 
 #: Own columns of each kind.
-_OWN: Mapping[str, Mapping[str, pa.DataType]] = {name: _own(kind) for name, kind in KINDS.items()}
+_OWN = {name: columns_of(kind, "repeats", "provenance") for name, kind in KINDS.items()}
 
 #: The whole table of each kind.
 SCHEMAS: Mapping[str, pa.Schema] = MappingProxyType(
