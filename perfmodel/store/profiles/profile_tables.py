@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from perfmodel.errors import StoreError
-from perfmodel.records import Measurement, OperatorRecord, Provenance, StepRecord
+from perfmodel.records import STEP_WORDS, Measurement, OperatorRecord, Provenance, StepRecord
 from perfmodel.store.durable import whole_file
 from perfmodel.types import Phase
 
@@ -73,11 +73,6 @@ OPERATOR_SCHEMA = pa.schema(
     ]
 )
 
-_WORDS: Mapping[str, type[StrEnum]] = {
-    name: kind for name, kind in get_type_hints(StepRecord).items()
-    if isinstance(kind, type) and issubclass(kind, StrEnum)
-}  # fmt: skip
-
 
 def step_row(measurement: Measurement) -> dict[str, Any]:
     """Return the row of a measurement in the table of steps."""
@@ -101,7 +96,7 @@ def _written(value: Any) -> Any:
 def measurement_of(row: Mapping[str, Any], operators: Sequence[OperatorRecord]) -> Measurement:
     """Return the measurement of a row with its operator records."""
     own = {name: row[name] for name in _STEP}
-    own |= {name: word(row[name]) for name, word in _WORDS.items()}
+    own |= {name: word(row[name]) for name, word in STEP_WORDS.items()}
     own |= {name: tuple(row[name] or ()) for name in ("samples_s", "throttle_reasons")}
     own |= {"job": orjson.loads(row["job"]), "execution": row["execution"] or ""}
     origin = {name: row[column] for column, name in _PROVENANCE.items()}

@@ -25,7 +25,14 @@ from torch.nn import functional
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.zoo.losses import TokenLoss
-from perfmodel.zoo.references.language.sizes import GPT2, GPT3, MPT, OPT, OPT_OFFSET, Sizes
+from perfmodel.zoo.references.language.sizes import (
+    GPT2,
+    GPT3,
+    MPT,
+    OPT,
+    OPT_OFFSET,
+    Sizes,
+)
 from perfmodel.zoo.references.language.transformer_blocks import (
     Attention,
     FeedForward,
