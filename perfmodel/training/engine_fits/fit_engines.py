@@ -15,7 +15,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -130,7 +130,7 @@ def fit(data: Path) -> dict[str, Any]:
     rows = [row for row in engine_rows(data) if not is_locked(row.spec.name)]
     errors = np.abs(errors_left_out(rows))
     constants = {
-        "law": fit_law(rows).to_dict(),
+        "law": asdict(fit_law(rows)),
         "half_width": {
             "batched": _ninety(errors[[row.job.batch_size > 1 for row in rows]]),
             "single": _ninety(errors[[row.job.batch_size == 1 for row in rows]]),
@@ -169,7 +169,7 @@ def errors_left_out(rows: Sequence[EngineRow]) -> FloatArray:
 
 
 def _law(logs: FloatArray) -> EngineLaw:
-    return EngineLaw.from_dict(dict(zip(EXPECTED, np.exp(logs).tolist(), strict=True)))
+    return EngineLaw(**dict(zip(EXPECTED, np.exp(logs).tolist(), strict=True)))
 
 
 def _scale(row: EngineRow) -> float:
