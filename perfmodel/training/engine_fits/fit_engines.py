@@ -11,7 +11,6 @@ chip, and 90 % of the errors lie within.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,6 +34,7 @@ from perfmodel.predictors.engines.engine_kernels import EngineKernels, engine_ke
 from perfmodel.predictors.engines.engine_law import EngineLaw, is_covered
 from perfmodel.training.captures.capture_key import capture_key
 from perfmodel.training.placement_fits.fitted_file import document, rounded
+from perfmodel.training.placement_rows.script_rows import is_locked
 
 #: The format whose rows teach.
 FORMAT = "mlperf-inference"
@@ -85,17 +85,6 @@ def rows_of(steps: Iterable[PublishedStep]) -> list[EngineRow]:
             )
         )
     return rows
-
-
-def is_locked(accelerator: str) -> bool:
-    """Tell whether a device belongs to the fifth that no constant is fitted on.
-
-    Examples
-    --------
-    >>> is_locked("T4")
-    False
-    """
-    return hashlib.sha256(accelerator.encode()).digest()[0] % 5 == 0
 
 
 SOURCE = "MLPerf inference, closed division: Offline and SingleStream by TensorRT on NVIDIA GPUs"
