@@ -56,7 +56,7 @@ def test_a_convolution_states_its_output(tmp_path: Path) -> None:
         ({"op": "einsum"}, "einsum"),
         ({"latency_ms": 0.0}, "latency_ms"),
         ({"latency_ms": float("nan")}, "latency_ms"),
-        ({"M": None}, "M is None"),
+        ({"M": None}, "no M"),
         ({"dtype": "fp19"}, "fp19"),
         ({"device": "T4000"}, "T4000"),
         ({"op": "linear"}, "B = 7"),

@@ -35,8 +35,8 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.features.kernels.kernel_calls import kernel_calls
 from perfmodel.features.kernels.kernel_columns import kernel_roofline
 from perfmodel.importers.kernels import collectives_table
-from perfmodel.importers.kernels.kernel_tables import accelerator_named, joined, positive, word
-from perfmodel.importers.public_tables import PublicTable, Row, find_tables
+from perfmodel.importers.kernels.kernel_tables import accelerator_named, joined, word
+from perfmodel.importers.public_tables import PublicTable, Row, find_tables, positive
 from perfmodel.importers.published import (
     Imported,
     Origin,

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfmodel.importers.kernels.kernel_tables import accelerator_named, joined, positive, word
-from perfmodel.importers.public_tables import PublicTable, Row
+from perfmodel.importers.kernels.kernel_tables import accelerator_named, joined, word
+from perfmodel.importers.public_tables import PublicTable, Row, positive
 from perfmodel.importers.published import Origin, PublishedCollective, RejectedRow
 
 FILE = "collectives.parquet"

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from perfmodel.importers.kernels.kernel_tables import accelerator_named, positive, word
-from perfmodel.importers.public_tables import PublicTable, Row
+from perfmodel.importers.kernels.kernel_tables import accelerator_named, word
+from perfmodel.importers.public_tables import PublicTable, Row, positive
 from perfmodel.importers.published import Imported, Origin, PublishedKernel
 
 TABLE = PublicTable(

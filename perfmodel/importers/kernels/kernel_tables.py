@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import cache
 
@@ -14,17 +13,6 @@ from perfmodel.importers.public_tables import Made, Row
 def accelerator_named(written: str) -> str:
     """Return the name that the catalogue has for a device, in whatever spelling."""
     return Catalog.default().canonical_name(written)
-
-
-def positive(row: Row, column: str) -> float:
-    """Return a number that must be there, finite and above zero."""
-    value = row[column]
-    if isinstance(value, str | bool) or value is None:
-        raise ValueError(f"{column} is {value!r}, not a number")
-    number = float(value)
-    if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{column} is {number}, no positive number")
-    return number
 
 
 def word(row: Row, column: str, known: Mapping[str, Made]) -> Made:

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from perfmodel.importers.kernels.kernel_tables import accelerator_named, positive
-from perfmodel.importers.public_tables import PublicTable, Row, find_tables
+from perfmodel.importers.kernels.kernel_tables import accelerator_named
+from perfmodel.importers.public_tables import PublicTable, Row, find_tables, positive
 from perfmodel.importers.published import Imported, Origin, PublishedKernel, RejectedRow
 
 _COMMON = ("device", "precision", "optimizer", "activation_fct", "timeUsed_median", "batchsize")

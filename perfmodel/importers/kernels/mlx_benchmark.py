@@ -18,8 +18,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.importers.kernels.kernel_tables import joined, positive, word
-from perfmodel.importers.public_tables import PublicTable, Row
+from perfmodel.importers.kernels.kernel_tables import joined, word
+from perfmodel.importers.public_tables import PublicTable, Row, positive
 from perfmodel.importers.published import Imported, Origin, PublishedKernel
 
 TABLE = PublicTable(

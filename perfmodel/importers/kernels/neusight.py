@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from perfmodel.importers.kernels.kernel_tables import accelerator_named, joined, positive, word
-from perfmodel.importers.public_tables import PublicTable, Row
+from perfmodel.importers.kernels.kernel_tables import accelerator_named, joined, word
+from perfmodel.importers.public_tables import PublicTable, Row, positive
 from perfmodel.importers.published import Imported, Origin, PublishedKernel
 
 TABLE = PublicTable(

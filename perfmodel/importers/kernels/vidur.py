@@ -25,8 +25,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from perfmodel.importers.kernels import collectives_table
-from perfmodel.importers.kernels.kernel_tables import accelerator_named, positive
-from perfmodel.importers.public_tables import PublicTable, Row, find_tables
+from perfmodel.importers.kernels.kernel_tables import accelerator_named
+from perfmodel.importers.public_tables import PublicTable, Row, find_tables, positive
 from perfmodel.importers.published import (
     Imported,
     Origin,
