@@ -8,7 +8,6 @@ those.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.records import Provenance
+from perfmodel.records import Provenance, as_plain
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -236,8 +235,7 @@ def device_of(record: ProcessRecord) -> str:
 
 def subject_of(record: ProcessRecord) -> dict[str, Any]:
     """Return what was measured, without how long it took."""
-    plain = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
-    return {name: _plain(value) for name, value in plain.items() if name not in _MEASURED}
+    return {name: value for name, value in as_plain(record).items() if name not in _MEASURED}
 
 
 def record_key(record: ProcessRecord) -> str:
@@ -253,13 +251,7 @@ def record_key(record: ProcessRecord) -> str:
 
 def record_to_dict(record: ProcessRecord) -> dict[str, Any]:
     """Return a record as plain JSON values, its kind among them."""
-    plain = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
-    return {
-        "kind": kind_of(record),
-        **{name: _plain(value) for name, value in plain.items()},
-        "repeats": dataclasses.asdict(record.repeats),
-        "provenance": _plain(dataclasses.asdict(record.provenance)),
-    }
+    return {"kind": kind_of(record), **as_plain(record)}
 
 
 def record_from_dict(plain: Mapping[str, Any]) -> ProcessRecord:
@@ -283,11 +275,3 @@ def record_from_dict(plain: Mapping[str, Any]) -> ProcessRecord:
         raise InvalidInputError(
             f"Not a record of {', '.join(KINDS)}: {error!r}. Measure it again."
         ) from error
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return str(value) if isinstance(value, str) else value

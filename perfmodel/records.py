@@ -8,11 +8,23 @@ turned back into the :class:`~perfmodel.graph.workload.Workload` that was measur
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
 from perfmodel.types import Compiler, MemoryFormat, Mode, Phase, Precision
+
+
+def as_plain(value: Any) -> Any:
+    """Return a record, or a value of one, as plain JSON: words are texts, tuples lists."""
+    if is_dataclass(value):
+        return {one.name: as_plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): as_plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_plain(inner) for inner in value]
+    return str(value) if isinstance(value, str) else value
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,6 +147,12 @@ class StepRecord:
     def samples_per_second(self) -> float:
         """Throughput: samples of one step over its median time."""
         return self.batch_size / self.step_time_s
+
+
+#: Fields of a step that are words of a vocabulary.
+STEP_WORDS: Mapping[str, type[StrEnum]] = MappingProxyType(
+    {"mode": Mode, "precision": Precision, "memory_format": MemoryFormat, "compiler": Compiler}
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,7 +19,7 @@ from perfmodel.adapters.local import LocalAnswers
 from perfmodel.adapters.measured.gavel_rates import ALONE
 from perfmodel.estimator import Estimator
 from perfmodel.importers.jobs.gavel_throughputs import ACCELERATORS, FILES
-from perfmodel.importers.public_tables import find_table
+from perfmodel.importers.public_tables import find_tables
 
 #: Knowledge that needs no prediction, and the least that does.
 ORACLE, BLIND, NOTHING = "oracle", "blind", "nothing observed"
@@ -32,7 +32,7 @@ def measured_rates(data: Path) -> Rates:
 
     Jobs on several accelerators have rate 0 beside any other, all of them: nobody tried.
     """
-    table = read_rates(find_table(data / "gavel", FILES))
+    table = read_rates(find_tables(data / "gavel", FILES)[0])
     keys = sorted({key for kind in ACCELERATORS for key in table[kind]})
     found = Rates.of_table(table, keys, tuple(ACCELERATORS))
     tried = (found.accelerators == 1)[:, None, None]

@@ -10,13 +10,7 @@ from typing import Any, get_args
 
 import orjson
 
-from perfmodel.campaigns.policy import (
-    MOST_TASKS,
-    CampaignPolicy,
-    Order,
-    parse_policy,
-    task_job,
-)
+from perfmodel.campaigns.policy import MOST_TASKS, CampaignPolicy, Order, parse_policy, task_job
 from perfmodel.devices.aliases import mig_profile
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.cpu_facts import CPU_PREFIX

@@ -68,19 +68,13 @@ class Progress:
         return {**asdict(self), "stage": self.stage.value}
 
 
-def progress_of(campaign: Campaign, counts: Counts, *, now: datetime | None = None) -> Progress:
-    """Say how far a campaign is.
-
-    Parameters
-    ----------
-    now : datetime, optional
-        From which its end is counted; the time of the call by default.
-    """
+def progress_of(campaign: Campaign, counts: Counts) -> Progress:
+    """Say how far a campaign is."""
     stage = _stage(campaign, counts)
     remaining_s = _remaining_s(campaign, counts, stage)
     ends_at = None
     if remaining_s is not None:
-        end = (now or datetime.now(UTC)) + timedelta(seconds=remaining_s)
+        end = datetime.now(UTC) + timedelta(seconds=remaining_s)
         ends_at = end.isoformat(timespec="seconds")
     return Progress(
         stage=stage,

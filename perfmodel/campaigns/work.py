@@ -22,12 +22,7 @@ from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import stated_job
 from perfmodel.profilers.profiling import Measure
 from perfmodel.profilers.run import MeasureSettings
-from perfmodel.profilers.worker import (
-    Failure,
-    Success,
-    machine_lock,
-    measure_in_fresh_process,
-)
+from perfmodel.profilers.worker import Failure, Success, machine_lock, measure_in_fresh_process
 from perfmodel.records import StepRecord
 from perfmodel.store.campaigns import CampaignStore, ReferenceStore, TaskStore
 from perfmodel.store.campaigns.campaign_records import TaskClaim

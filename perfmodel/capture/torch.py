@@ -10,10 +10,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.module import (
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-)
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from perfmodel.capture.program import Program, make_program, tensors_in
 from perfmodel.capture.recording.autocast import AutocastPolicy

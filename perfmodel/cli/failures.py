@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import signal
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -23,6 +24,15 @@ EXIT_FAILED = 4
 EXIT_INTERNAL = 5
 #: Ctrl-C.
 EXIT_INTERRUPTED = 130
+
+
+def end_as_with_ctrl_c() -> None:
+    """Let SIGTERM, which schedulers send before they kill, end a command as Ctrl-C does."""
+    signal.signal(signal.SIGTERM, _interrupt)
+
+
+def _interrupt(signal_number: int, frame: Any) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def exit_code_of(error: Exception) -> int:

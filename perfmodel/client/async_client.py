@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from perfmodel.client.client import Awaiting
@@ -71,12 +70,7 @@ class AsyncClient(Awaiting["httpx.AsyncBaseTransport"]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def _items(self, call: Call[Page[T]] | None) -> AsyncIterator[T]:

@@ -8,18 +8,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from functools import cache
-from types import MethodType, TracebackType
+from types import MethodType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
-from perfmodel.client import (
-    catalogue,
-    feedback,
-    keeping,
-    learning,
-    measuring,
-    questions,
-    shadowing,
-)
+from perfmodel.client import catalogue, feedback, keeping, learning, measuring, questions, shadowing
 from perfmodel.client.errors import NoAnswerError
 from perfmodel.client.protocol.messages import Call, Fallback, Page, Reply, Send, Task, Wait
 from perfmodel.client.protocol.session import Session
@@ -244,12 +236,7 @@ class Client(Verbs[Transport]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _items(self, call: Call[Page[T]] | None) -> Iterator[T]:

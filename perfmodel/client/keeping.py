@@ -269,9 +269,9 @@ def wait(begun: Begun[T], *, timeout_s: float = 600.0) -> Task[T]:
         It failed.
     """
     now = yield from until_ended(
-        begun.operation,
         operation(begun.operation.id),
         lambda one: f"Operation {one.id} is {one.state}",
+        now=begun.operation,
         timeout_s=timeout_s,
         first_s=_FIRST_WAIT_S,
         longest_s=_LONGEST_WAIT_S,

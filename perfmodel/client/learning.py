@@ -53,13 +53,9 @@ def wait_for_retraining(id: str, *, timeout_s: float = 86_400.0) -> Task[Retrain
     TimedOutError
         It has not ended by then; it can be waited for again.
     """
-    now: Retraining = yield retraining(id)
-    return (
-        yield from until_ended(
-            now,
-            retraining(id),
-            lambda one: f"Retraining {id} is {one.state}",
-            timeout_s=timeout_s,
-            first_s=_FIRST_WAIT_S,
-        )
+    return until_ended(
+        retraining(id),
+        lambda one: f"Retraining {id} is {one.state}",
+        timeout_s=timeout_s,
+        first_s=_FIRST_WAIT_S,
     )

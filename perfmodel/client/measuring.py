@@ -64,13 +64,9 @@ def wait_for_campaign(id: str, *, timeout_s: float = 86_400.0) -> Task[CampaignS
     TimedOutError
         It has not ended by then; it can be waited for again.
     """
-    now: CampaignShown = yield campaign(id)
-    return (
-        yield from until_ended(
-            now,
-            campaign(id),
-            lambda one: f"Campaign {id} is {one.stage}",
-            timeout_s=timeout_s,
-            first_s=_FIRST_WAIT_S,
-        )
+    return until_ended(
+        campaign(id),
+        lambda one: f"Campaign {id} is {one.stage}",
+        timeout_s=timeout_s,
+        first_s=_FIRST_WAIT_S,
     )

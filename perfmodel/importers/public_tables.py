@@ -5,25 +5,109 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from perfmodel.errors import MissingExtraError, StoreError, UnknownAcceleratorError
-from perfmodel.importers.published import RejectedRow
+from perfmodel.importers.published import Origin, RejectedRow
 
 #: A field is None where the table is empty.
 Row = Mapping[str, Any]
 Written = TypeVar("Written")
 Made = TypeVar("Made")
+#: Is given the names of the columns that are there, and returns those to be read.
+Wanted = Callable[[Sequence[str]], Sequence[str]]
 
 
-def find_table(path: Path, names: Sequence[str]) -> Path:
-    """Return a table file: the path itself, or the first known name in the folder.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PublicTable:
+    """A table that somebody published: what it is called, what it has, and whose it is.
+
+    Parameters
+    ----------
+    files : tuple of str
+        Usual file names, best first; may contain ``*``.
+    columns : tuple of str
+        Those that it must have.
+    optional : tuple of str or None
+        Those that it may have; they are None where it does not, and all others stay unread. None:
+        all are read.
+    source, licence : str
+        As of an :class:`~perfmodel.importers.published.Origin`.
+    """
+
+    files: tuple[str, ...]
+    columns: tuple[str, ...]
+    source: str
+    licence: str
+    optional: tuple[str, ...] | None = None
+
+    def records(
+        self,
+        path: Path,
+        make: Callable[[Row, Origin], Made],
+        counts: Callable[[Row], bool] = lambda row: True,
+    ) -> tuple[list[Made], tuple[RejectedRow, ...]]:
+        """Turn the rows of the table, or of that of a folder, into records.
+
+        Parameters
+        ----------
+        make : callable
+            Row and its origin to record; raises with the reason.
+        counts : callable
+            Whether a row is looked at; the others are no part of what is read.
+
+        Returns
+        -------
+        list
+            Records, in the order of the table.
+        tuple of RejectedRow
+            Rows that were not understood; never guessed at.
+
+        Raises
+        ------
+        StoreError
+            No such file, or another table.
+        """
+        file = find_tables(path, self.files)[0]
+        rows = (one for one in self.rows(file) if counts(one[1]))
+        return self.understood(file.name, rows, make)
+
+    def rows(self, file: Path) -> list[tuple[int, Row]]:
+        """Read a table of this kind, see :func:`read_rows`."""
+        return read_rows(file, self.columns, self.optional)
+
+    def understood(
+        self,
+        file: str,
+        rows: Iterable[tuple[int, Written]],
+        make: Callable[[Written, Origin], Made],
+    ) -> tuple[list[Made], tuple[RejectedRow, ...]]:
+        """Turn numbered rows of a file into records, see :meth:`records`."""
+        made: list[Made] = []
+        rejected: list[RejectedRow] = []
+        for line, row in rows:
+            origin = Origin(source=self.source, licence=self.licence, file=file, line=line)
+            try:
+                made.append(make(row, origin))
+            except (ValueError, KeyError, TypeError, UnknownAcceleratorError) as problem:
+                rejected.append(RejectedRow(file=file, line=line, reason=str(problem)))
+        return made, tuple(rejected)
+
+
+def find_tables(path: Path, names: Sequence[str]) -> list[Path]:
+    """Return table files: the path itself, or those in the folder that have one of the names.
 
     Parameters
     ----------
     names : sequence of str
         Usual file names, best first; may contain ``*``.
+
+    Returns
+    -------
+    list of Path
+        At least one, best first.
 
     Raises
     ------
@@ -31,16 +115,24 @@ def find_table(path: Path, names: Sequence[str]) -> Path:
         No such file.
     """
     if path.is_file():
-        return path
-    for name in names:
-        if found := sorted(path.glob(name)):
-            return found[0]
+        return [path]
+    if found := [file for name in names for file in sorted(path.glob(name))]:
+        return found
     wanted = " or ".join(names)
     raise StoreError(f"No {wanted} in {path}; name the table or the folder that holds it.")
 
 
-def read_rows(file: Path, columns: Sequence[str]) -> list[tuple[int, Row]]:
+def read_rows(
+    file: Path, columns: Sequence[str], optional: Sequence[str] | None = None
+) -> list[tuple[int, Row]]:
     """Read a CSV or Parquet table.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Those that it must have.
+    optional : sequence of str or None
+        As of a :class:`PublicTable`.
 
     Returns
     -------
@@ -50,37 +142,24 @@ def read_rows(file: Path, columns: Sequence[str]) -> list[tuple[int, Row]]:
 
     Raises
     ------
+    MissingExtraError
+        The library that reads Parquet is not installed.
     StoreError
         A file that cannot be read as such a table, or lacks a column.
     """
-    rows, present = (_read_parquet if file.suffix == ".parquet" else _read_csv)(file)
-    if missing := [name for name in columns if name not in present]:
-        raise StoreError(f"{file} lacks the columns {', '.join(missing)}; is it the right table?")
+
+    def wanted(present: Sequence[str]) -> list[str]:
+        if missing := [name for name in columns if name not in present]:
+            lacks = ", ".join(missing)
+            raise StoreError(f"{file} lacks the columns {lacks}; is it the right table?")
+        if optional is None:
+            return list(present)
+        return [*columns, *(name for name in optional if name in present)]
+
+    rows = (_read_parquet if file.suffix == ".parquet" else _read_csv)(file, wanted)
+    if rows and (absent := {name: None for name in optional or () if name not in rows[0][1]}):
+        return [(line, {**absent, **row}) for line, row in rows]
     return rows
-
-
-def understood(
-    file: str,
-    rows: Iterable[tuple[int, Written]],
-    make: Callable[[Written, int], Made],
-    rejected: list[RejectedRow],
-) -> list[Made]:
-    """Turn rows into records; keep the reasons of those that cannot be, never guess at them.
-
-    Parameters
-    ----------
-    make : callable
-        Row and line to record; raises with the reason.
-    rejected : list of RejectedRow
-        Gets the rows that were not understood.
-    """
-    made: list[Made] = []
-    for line, row in rows:
-        try:
-            made.append(make(row, line))
-        except (ValueError, KeyError, TypeError, UnknownAcceleratorError) as problem:
-            rejected.append(RejectedRow(file=file, line=line, reason=str(problem)))
-    return made
 
 
 def text(row: Row, name: str) -> str:
@@ -110,43 +189,18 @@ def count(row: Row, name: str) -> int:
     return round(value)
 
 
-def _read_csv(file: Path) -> tuple[list[tuple[int, Row]], list[str]]:
-    rows: list[tuple[int, Row]] = []
+def _read_csv(file: Path, wanted: Wanted) -> list[tuple[int, Row]]:
     try:
-        with file.open(newline="", encoding="utf-8") as handle:
+        with file.open(newline="", encoding="utf-8-sig") as handle:
             reader = csv.DictReader(handle)
-            for line, row in enumerate(reader, start=2):
-                rows.append((line, {key: value or None for key, value in row.items()}))
-            return rows, list(reader.fieldnames or [])
+            rows = list(enumerate(reader, start=2))
+            names = wanted(reader.fieldnames or ())
     except (UnicodeDecodeError, csv.Error) as error:
         raise StoreError(f"{file} is no CSV table: {error}") from error
+    return [(line, {name: row[name] or None for name in names}) for line, row in rows]
 
 
-def _read_parquet(file: Path) -> tuple[list[tuple[int, Row]], list[str]]:
-    columns = read_columns(file)
-    values = zip(*columns.values(), strict=True)
-    rows: list[Row] = [dict(zip(columns, row, strict=True)) for row in values]
-    return list(enumerate(rows, start=1)), list(columns)
-
-
-def read_columns(
-    file: Path, wanted: Callable[[list[str]], Sequence[str]] = tuple
-) -> dict[str, list[Any]]:
-    """Return columns of a Parquet table by their names, in the order they are wanted.
-
-    Parameters
-    ----------
-    wanted : callable
-        Is given the names of the columns that are there and returns those to be read; it may
-        refuse the table. All are read without it.
-
-    Raises
-    ------
-    MissingExtraError
-        The library that reads Parquet is not installed.
-    StoreError
-        The file cannot be read as a Parquet table.
-    """
+def _read_parquet(file: Path, wanted: Wanted) -> list[tuple[int, Row]]:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -158,4 +212,5 @@ def read_columns(
             table = opened.read(columns=names)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise StoreError(f"{file} is no Parquet table: {error}.") from error
-    return {name: table[name].to_pylist() for name in names}
+    rows = zip(*(table[name].to_pylist() for name in names), strict=True)
+    return [(line, dict(zip(names, row, strict=True))) for line, row in enumerate(rows, start=1)]

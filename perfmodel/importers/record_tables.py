@@ -13,13 +13,7 @@ from typing import Any
 
 from perfmodel.errors import MissingExtraError
 from perfmodel.graph.job import Job
-from perfmodel.importers.published import (
-    Imported,
-    Kind,
-    PublishedPlacement,
-    Record,
-    RejectedRow,
-)
+from perfmodel.importers.published import Imported, Kind, PublishedPlacement, Record, RejectedRow
 from perfmodel.placement.topology.parse import placement_to_dict
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.requests import job_to_dict

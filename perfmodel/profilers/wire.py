@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Mapping
 from typing import Any
@@ -10,24 +9,22 @@ from typing import Any
 import orjson
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.records import Measurement, OperatorRecord, Provenance, StepRecord
-from perfmodel.types import Compiler, MemoryFormat, Mode, Phase, Precision
-
-_ENUMS = {
-    "mode": Mode,
-    "precision": Precision,
-    "memory_format": MemoryFormat,
-    "compiler": Compiler,
-}
+from perfmodel.records import (
+    STEP_WORDS,
+    Measurement,
+    OperatorRecord,
+    Provenance,
+    StepRecord,
+    as_plain,
+)
+from perfmodel.types import Phase
 
 
 def measurement_to_json(measurement: Measurement) -> bytes:
     """Return a measurement as JSON, keys sorted."""
-    step = _plain(measurement.step)
-    step["provenance"] = _plain(measurement.step.provenance)
     operators = [[r.node, r.op, str(r.phase), r.time_s] for r in measurement.operators]
     document = {
-        "step": step,
+        "step": as_plain(measurement.step),
         "operators": operators,
         "joined_share": measurement.joined_share,
         "unjoined": dict(measurement.unjoined),
@@ -103,26 +100,9 @@ def key_of(step: StepRecord) -> str:
 
 def _step(plain: Mapping[str, Any]) -> StepRecord:
     values = dict(plain)
-    for key, enum in _ENUMS.items():
-        values[key] = enum(values[key])
+    for name, word in STEP_WORDS.items():
+        values[name] = word(values[name])
     values["samples_s"] = tuple(values["samples_s"])
     values["throttle_reasons"] = tuple(values.get("throttle_reasons", ()))
     values["provenance"] = Provenance(**values["provenance"])
     return StepRecord(**values)
-
-
-def _plain(record: Any) -> dict[str, Any]:
-    return {
-        field.name: _plain_value(getattr(record, field.name))
-        for field in dataclasses.fields(record)
-    }
-
-
-def _plain_value(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain_value(inner) for key, inner in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [_plain_value(inner) for inner in value]
-    if isinstance(value, str):
-        return str(value)
-    return value

@@ -36,10 +36,7 @@ from perfmodel.graph.job import Job, stated_fields
 from perfmodel.graph.job_form import stated_job
 from perfmodel.profilers.measure import measure_job
 from perfmodel.profilers.run import MeasureSettings
-from perfmodel.profilers.wire import (
-    measurement_from_json,
-    measurement_to_json,
-)
+from perfmodel.profilers.wire import measurement_from_json, measurement_to_json
 from perfmodel.records import Measurement
 
 _TAIL_CHARACTERS = 800

@@ -9,12 +9,7 @@ from typing import Any
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from service.http.errors import (
-    OverloadedError,
-    TooManyWaitingError,
-    problem_of,
-    problem_response,
-)
+from service.http.errors import OverloadedError, TooManyWaitingError, problem_of, problem_response
 
 
 class OpenStreams:

@@ -14,6 +14,7 @@ from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import etagged_response, json_of, json_response
 from service.http.documentation import json_body, problems
 from service.http.errors import not_found
+from service.routes.in_threads import in_threads
 from service.schemas.state_bodies import (
     AcceleratorBody,
     AcceleratorFacts,
@@ -91,9 +92,10 @@ async def put(request: Request, name: str) -> Response:
     status_code=204,
     responses={**problems(404, 409, 503)},
 )
-async def delete(request: Request, name: str) -> Response:
+@in_threads
+def delete(request: Request, name: str) -> Response:
     """Forget an accelerator, its aliases and its price."""
-    if not await dispatcher_of(request).threads.run(_own(request).remove, name):
+    if not _own(request).remove(name):
         raise not_found()
     return Response(status_code=204)
 
@@ -107,13 +109,13 @@ async def delete(request: Request, name: str) -> Response:
         **problems(409, 422, 503),
     },
 )
-async def put_alias(request: Request, name: str, alias: str) -> Response:
+@in_threads
+def put_alias(request: Request, name: str, alias: str) -> Response:
     """Let a name mean an accelerator of the catalogue; one that was added may come to mean another.
 
     No body is needed.
     """
-    put = _own(request).put_alias
-    canonical, created = await dispatcher_of(request).threads.run(put, name, alias)
+    canonical, created = _own(request).put_alias(name, alias)
     content = {"accelerator": canonical, "alias": alias}
     return json_response(content, 201 if created else 200)
 
@@ -124,9 +126,10 @@ async def put_alias(request: Request, name: str, alias: str) -> Response:
     status_code=204,
     responses={**problems(404, 409, 422, 503)},
 )
-async def delete_alias(request: Request, name: str, alias: str) -> Response:
+@in_threads
+def delete_alias(request: Request, name: str, alias: str) -> Response:
     """Forget an alias."""
-    if not await dispatcher_of(request).threads.run(_own(request).remove_alias, name, alias):
+    if not _own(request).remove_alias(name, alias):
         raise not_found()
     return Response(status_code=204)
 

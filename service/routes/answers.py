@@ -7,10 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
-from service.answering.answers import (
-    matrix_to_dict,
-    ranking_to_dict,
-)
+from service.answering.answers import matrix_to_dict, ranking_to_dict
 from service.answering.questions import DEADLINE_HEADER
 from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import etagged_response, header_of, json_body_of, json_response

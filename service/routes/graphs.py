@@ -24,6 +24,7 @@ from service.graphs.registered import RegisteredGraphs
 from service.http.bodies import etagged_response, json_response, media_type
 from service.http.documentation import json_body, problems
 from service.http.errors import UnsupportedMediaError, not_found
+from service.routes.in_threads import in_threads
 from service.routes.paging import Cursor, Limit, page_response
 from service.schemas.state_bodies import GraphAnswer, GraphJson, GraphsAnswer, GraphShown
 
@@ -118,17 +119,11 @@ async def register(
     summary="Registered graphs, newest first",
     responses={200: {"model": GraphsAnswer}, **problems(422, 503)},
 )
-async def graphs(
-    request: Request,
-    cursor: Cursor = None,
-    limit: Limit = 100,
-) -> Response:
+@in_threads
+def graphs(request: Request, cursor: Cursor = None, limit: Limit = 100) -> Response:
     """List graphs in pages: those that this key registered, of an administrator's all."""
     registered = RegisteredGraphs(dispatcher_of(request).state.database)
-    mine = owner_shown(request)
-    page = await dispatcher_of(request).threads.run(
-        lambda: registered.page(owner=mine, cursor=cursor, limit=limit)
-    )
+    page = registered.page(owner=owner_shown(request), cursor=cursor, limit=limit)
     return page_response("graphs", page, dict)
 
 
@@ -137,7 +132,8 @@ async def graphs(
     summary="One graph",
     responses={200: {"model": GraphShown | GraphJson}, **problems(404, 422, 503)},
 )
-async def graph(
+@in_threads
+def graph(
     request: Request,
     graph: str,
     form: Annotated[
@@ -154,7 +150,7 @@ async def graph(
     if not graph.isalnum():
         raise not_found()
     show: Callable[..., Any] = registered.canonical if form == "json" else registered.show
-    found = await dispatcher_of(request).threads.run(show, graph, owner_shown(request))
+    found = show(graph, owner_shown(request))
     if found is None:
         raise not_found()
     return etagged_response(request, found)

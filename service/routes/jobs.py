@@ -9,12 +9,13 @@ from fastapi import APIRouter, Request, Response
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.json_values import as_object, refuse_unknown
-from perfmodel.store.state.jobs import JobStore, StoredJob
+from perfmodel.store.state.jobs import StoredJob
 from service.access.access_policy import caller_of, owner_shown
 from service.dispatch.dispatcher import Dispatcher, dispatcher_of
 from service.http.bodies import json_of, json_response
 from service.http.documentation import json_body, problems, schema_ref
 from service.http.errors import not_found
+from service.routes.in_threads import in_threads
 from service.routes.paging import Cursor, Limit, page_response
 from service.schemas.state_bodies import JobEntry, JobRegistered, JobsAnswer
 from service.state.stored_forms import stored_job
@@ -67,17 +68,11 @@ async def register(request: Request) -> Response:
     summary="Registered jobs, newest first",
     responses={200: {"model": JobsAnswer}, **problems(422, 503)},
 )
-async def jobs(
-    request: Request,
-    cursor: Cursor = None,
-    limit: Limit = 100,
-) -> Response:
+@in_threads
+def jobs(request: Request, cursor: Cursor = None, limit: Limit = 100) -> Response:
     """List jobs in pages: those that this key registered, of an administrator's all."""
     store = dispatcher_of(request).state.jobs
-    mine = owner_shown(request)
-    page = await dispatcher_of(request).threads.run(
-        lambda: store.page(owner=mine, cursor=cursor, limit=limit)
-    )
+    page = store.page(owner=owner_shown(request), cursor=cursor, limit=limit)
     return page_response("jobs", page, _entry)
 
 
@@ -86,22 +81,16 @@ async def jobs(
     summary="One registered job",
     responses={200: {"model": JobEntry}, **problems(404, 503)},
 )
-async def job(request: Request, ref: str) -> Response:
+@in_threads
+def job(request: Request, ref: str) -> Response:
     """Return a job by its reference: one that this key registered, to an administrator's any."""
+    store, mine = dispatcher_of(request).state.jobs, owner_shown(request)
     # Not every text can be asked of a database.
-    if not ref.isalnum():
-        raise not_found()
-    mine = owner_shown(request)
-    stored = await dispatcher_of(request).threads.run(
-        _find, dispatcher_of(request).state.jobs, ref, mine
-    )
+    is_shown = ref.isalnum() and (mine is None or store.is_of(ref, mine))
+    stored = store.find(ref) if is_shown else None
     if stored is None:
         raise not_found()
     return json_response(_entry(stored))
-
-
-def _find(store: JobStore, ref: str, owner: str | None) -> StoredJob | None:
-    return store.find(ref) if owner is None or store.is_of(ref, owner) else None
 
 
 def _register(dispatcher: Dispatcher, body: Any, owner: str) -> tuple[StoredJob, bool]:

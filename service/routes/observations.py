@@ -7,7 +7,6 @@ from typing import Annotated, Any, cast
 import orjson
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from perfmodel.store.sql.shared_store import Page
 from perfmodel.store.state.observation_records import ObservationState, StoredObservation
 from service.access.access_policy import caller_of, is_administrator
 from service.dispatch.dispatcher import dispatcher_of
@@ -22,6 +21,7 @@ from service.observations.intake import (
 )
 from service.observations.meant import Meant, state_of
 from service.observations.retraction import Retraction
+from service.routes.in_threads import in_threads
 from service.routes.paging import Cursor, Limit, page_response
 from service.schemas.answer_bodies import AccuracyAnswer
 from service.schemas.state_bodies import (
@@ -30,7 +30,6 @@ from service.schemas.state_bodies import (
     ObservationsRemoved,
     ObservationsTaken,
 )
-from service.state.state import State
 
 router = APIRouter(tags=["observations"])
 
@@ -192,13 +191,13 @@ MeantByQuery = Annotated[Meant, Depends(_meant)]
     summary="Stored observations, newest first",
     responses={200: {"model": ObservationsAnswer}, **problems(422, 503)},
 )
-async def observations(
+@in_threads
+def observations(
     request: Request, meant: MeantByQuery, cursor: Cursor = None, limit: Limit = 100
 ) -> Response:
     """List observations in pages."""
-    page = await dispatcher_of(request).threads.run(
-        _page, dispatcher_of(request).state, meant, cursor, limit
-    )
+    kept = dispatcher_of(request).state
+    page = kept.observations.page(meant.filter(kept.references), cursor=cursor, limit=limit)
     return page_response("observations", page, _entry)
 
 
@@ -229,16 +228,15 @@ async def change_observations(request: Request, meant: MeantByQuery) -> Response
     summary="Remove observations",
     responses={200: {"model": ObservationsRemoved}, **problems(403, 422, 503)},
 )
-async def remove_observations(request: Request, meant: MeantByQuery) -> Response:
+@in_threads
+def remove_observations(request: Request, meant: MeantByQuery) -> Response:
     """Remove observations for good; at least one parameter has to be said.
 
     Callers may remove what they reported themselves, administrators everything. Every later answer
     is as if they had never been there.
     """
     meant.check_stated(request.query_params)
-    retraction = _retraction(request)
-    removed = await dispatcher_of(request).threads.run(retraction.remove, meant)
-    return json_response({"removed": removed})
+    return json_response({"removed": _retraction(request).remove(meant)})
 
 
 @router.get(
@@ -262,10 +260,6 @@ async def accuracy(
     report = cast(AccuracyReport, request.app.state.accuracy_report)
     page = await report.page(accelerator=accelerator, cursor=cursor, limit=limit)
     return json_response(page.to_dict())
-
-
-def _page(kept: State, meant: Meant, cursor: str | None, limit: int) -> Page[StoredObservation]:
-    return kept.observations.page(meant.filter(kept.references), cursor=cursor, limit=limit)
 
 
 def _retraction(request: Request) -> Retraction:

@@ -14,6 +14,7 @@ from service.http.documentation import problems
 from service.http.errors import not_found
 from service.operations.answer import accepted, answer_of, operation_to_dict
 from service.operations.runner import Runner
+from service.routes.in_threads import in_threads
 from service.routes.paging import Cursor, Limit, page_response
 from service.schemas.answer_bodies import MatrixAnswer
 from service.schemas.state_bodies import (
@@ -34,7 +35,8 @@ _AS_THE_REQUEST = "As the request would have been answered, its status included"
     summary="Operations, newest first",
     responses={200: {"model": OperationsAnswer}, **problems(422, 503)},
 )
-async def operations(
+@in_threads
+def operations(
     request: Request,
     state: Annotated[OperationState | None, Query(description="In this state only.")] = None,
     kind: Annotated[
@@ -46,9 +48,7 @@ async def operations(
     """List requests that are answered later, in pages: one's own, of an administrator's all."""
     mine = owner_shown(request)
     store = dispatcher_of(request).state.operations
-    page = await dispatcher_of(request).threads.run(
-        lambda: store.page(state=state, kind=kind, caller=mine, cursor=cursor, limit=limit)
-    )
+    page = store.page(state=state, kind=kind, caller=mine, cursor=cursor, limit=limit)
     return page_response("operations", page, operation_to_dict)
 
 

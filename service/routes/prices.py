@@ -15,6 +15,7 @@ from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import etagged_response, json_of, json_response
 from service.http.documentation import json_body, problems
 from service.http.errors import not_found
+from service.routes.in_threads import in_threads
 from service.schemas.state_bodies import PriceEntry, PricesAnswer
 
 router = APIRouter(tags=["prices"])
@@ -37,9 +38,10 @@ _EXAMPLES = {"an hour": {"per_hour": 2.5, "currency": "EUR"}}
     summary="What an hour of each accelerator costs here",
     responses={200: {"model": PricesAnswer}, **problems(503)},
 )
-async def prices(request: Request) -> Response:
+@in_threads
+def prices(request: Request) -> Response:
     """List the prices that were set; rankings by cost use them unless told otherwise."""
-    found = await dispatcher_of(request).threads.run(dispatcher_of(request).state.prices.all)
+    found = dispatcher_of(request).state.prices.all()
     return etagged_response(request, {"prices": [asdict(price) for price in found.values()]})
 
 
@@ -77,10 +79,11 @@ async def put_price(request: Request, accelerator: str) -> Response:
     status_code=204,
     responses={**problems(404, 422, 503)},
 )
-async def delete_price(request: Request, accelerator: str) -> Response:
+@in_threads
+def delete_price(request: Request, accelerator: str) -> Response:
     """Forget a price."""
     dispatcher = dispatcher_of(request)
     name = dispatcher.estimator.accelerators.get(accelerator).name
-    if not await dispatcher.threads.run(dispatcher_of(request).state.prices.remove, name):
+    if not dispatcher.state.prices.remove(name):
         raise not_found(f"No price of {name} was set.")
     return Response(status_code=204)

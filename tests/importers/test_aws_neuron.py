@@ -12,7 +12,7 @@ from importers.tidy_tables import write_rows
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.engines.local_engine import LocalEngine
-from perfmodel.importers.makers.aws_neuron import FILES, read_aws_neuron
+from perfmodel.importers.makers.aws_neuron import TABLE, read_aws_neuron
 from perfmodel.importers.registry import read_format
 from perfmodel.training.samples.corpus import build_corpus
 from perfmodel.types import Compiler, Mode, Precision
@@ -46,7 +46,7 @@ def trained(**changed: Any) -> dict[str, Any]:
 
 
 def _read(folder: Path, *rows: dict[str, Any]) -> Any:
-    write_rows(folder / FILES[0], rows)
+    write_rows(folder / TABLE.files[0], rows)
     return read_aws_neuron(folder)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perfmodel.engines.local_engine import LocalEngine
-from perfmodel.importers.frameworks.detectron2_zoo import FILES, read_detectron2_zoo
+from perfmodel.importers.frameworks.detectron2_zoo import TABLE, read_detectron2_zoo
 from perfmodel.importers.registry import read_format
 from perfmodel.training.samples.corpus import build_corpus
 from perfmodel.types import Mode, Precision
@@ -21,7 +21,7 @@ MASK = "configs/COCO-InstanceSegmentation/mask_rcnn_X_101_32x8d_FPN_3x.yaml"
 
 
 def _read(folder: Path, *lines: str) -> Any:
-    (folder / FILES[0]).write_text("\n".join([HEADER, *lines]) + "\n")
+    (folder / TABLE.files[0]).write_text("\n".join([HEADER, *lines]) + "\n")
     return read_detectron2_zoo(folder)
 
 

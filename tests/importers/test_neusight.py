@@ -5,7 +5,9 @@ import pytest
 from importers.tidy_tables import write_rows
 
 from perfmodel.errors import StoreError
-from perfmodel.importers.kernels.neusight import FILE, read_neusight
+from perfmodel.importers.kernels.neusight import TABLE, read_neusight
+
+(FILE,) = TABLE.files
 
 
 def row(**changed: Any) -> dict[str, Any]:
@@ -54,7 +56,7 @@ def test_a_convolution_states_its_output(tmp_path: Path) -> None:
         ({"op": "einsum"}, "einsum"),
         ({"latency_ms": 0.0}, "latency_ms"),
         ({"latency_ms": float("nan")}, "latency_ms"),
-        ({"M": None}, "M is None"),
+        ({"M": None}, "no M"),
         ({"dtype": "fp19"}, "fp19"),
         ({"device": "T4000"}, "T4000"),
         ({"op": "linear"}, "B = 7"),
@@ -73,7 +75,7 @@ def test_what_is_not_understood_is_rejected_with_its_reason(
 def test_no_table_and_another_table_are_errors(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=FILE):
         read_neusight(tmp_path)
-    with pytest.raises(StoreError, match="no column"):
+    with pytest.raises(StoreError, match="lacks the columns"):
         read_neusight(write_rows(tmp_path / FILE, [{"device": "T4"}]))
     (tmp_path / FILE).write_bytes(b"not parquet")
     with pytest.raises(StoreError, match="Parquet"):

@@ -8,6 +8,8 @@ from importers.tidy_tables import write_rows
 
 from perfmodel.importers.kernels import deepbench, mlpredict
 
+(DEEPBENCH,) = deepbench.TABLE.files
+
 
 def bench(**changed: Any) -> dict[str, Any]:
     """Return a made-up forward convolution."""
@@ -38,7 +40,7 @@ def conv(**changed: Any) -> dict[str, Any]:
 
 
 def test_a_convolution_of_deepbench(tmp_path: Path) -> None:
-    (kernel,) = deepbench.read_deepbench(write_rows(tmp_path / deepbench.FILE, [bench()])).kernels
+    (kernel,) = deepbench.read_deepbench(write_rows(tmp_path / DEEPBENCH, [bench()])).kernels
     assert (kernel.op, kernel.accelerator, kernel.dtype) == ("conv2d", "TITAN-X-Pascal", "fp32")
     # (14 + 2 - 3) // 2 + 1 = 7, (28 + 2 - 3) // 2 + 1 = 14
     assert kernel.shape == {
@@ -51,7 +53,7 @@ def test_a_convolution_of_deepbench(tmp_path: Path) -> None:
 def test_a_product_of_deepbench_on_tensor_cores(tmp_path: Path) -> None:
     half = "16 bit inputs, 16 bit multiplication, 32 bit addition"
     row = bench(op="gemm", device="T4", precision=half, M=3.0, time_ms=0.25)
-    (kernel,) = deepbench.read_deepbench(write_rows(tmp_path / deepbench.FILE, [row])).kernels
+    (kernel,) = deepbench.read_deepbench(write_rows(tmp_path / DEEPBENCH, [row])).kernels
     assert (kernel.op, kernel.dtype, kernel.kernel) == ("gemm", "fp16", "deepbench")
     assert kernel.shape == {"m": 3, "n": 4, "k": 32}
 
@@ -67,7 +69,7 @@ def test_a_product_of_deepbench_on_tensor_cores(tmp_path: Path) -> None:
     ],
 )
 def test_rows_that_are_not_understood(tmp_path: Path, changed: Any, reason: str) -> None:
-    found = deepbench.read_deepbench(write_rows(tmp_path / deepbench.FILE, [bench(**changed)]))
+    found = deepbench.read_deepbench(write_rows(tmp_path / DEEPBENCH, [bench(**changed)]))
     assert not found.kernels
     assert reason in found.rejected[0].reason
 

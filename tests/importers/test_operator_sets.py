@@ -29,7 +29,7 @@ def operator(**changed: Any) -> dict[str, Any]:
 
 
 def _one(tmp_path: Path, **changed: Any) -> Any:
-    table = write_rows(tmp_path / mlx_benchmark.FILE, [operator(**changed)])
+    table = write_rows(tmp_path / mlx_benchmark.TABLE.files[0], [operator(**changed)])
     return mlx_benchmark.read_mlx_benchmark(table)
 
 
@@ -94,7 +94,7 @@ def test_operators_that_are_not_understood(tmp_path: Path, changed: Any, reason:
 
 
 def _compass(tmp_path: Path, line: str) -> Any:
-    (tmp_path / llmcompass.FILES[0]).write_text(f"{HEADER}\n{line}\n")
+    (tmp_path / llmcompass.TABLE.files[0]).write_text(f"{HEADER}\n{line}\n")
     return llmcompass.read_llmcompass(tmp_path)
 
 

@@ -151,7 +151,6 @@ def answered(
     if url and graph is not None:
         tell(f"{url} does not know this graph; this machine answers.")
     elif url:
-        from perfmodel.cli.asking.answering import There
         from perfmodel.client import Client, NoAnswerError, RefusedError
 
         tell(f"Asking {url}.")

@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfmodel.cli.asking.captured_settings import job_of_graph, noted, settings_of
-from perfmodel.cli.asking.prepare import (
-    capture_file,
-    refuse_file_options,
-    subject_of,
-)
+from perfmodel.cli.asking.prepare import capture_file, refuse_file_options, subject_of
 from perfmodel.cli.options import FILE, file_options, job_options, output_options
 from perfmodel.cli.output import count, memory, print_facts, print_json, print_table, with_unit
 from perfmodel.cli.subjects import describe_job, job_of

@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfmodel.cli.asking.captured_settings import job_of_graph, noted, settings_of
-from perfmodel.cli.subjects import (
-    Subject,
-    job_of,
-    parse_json,
-    read_config,
-    read_dims,
-    read_subject,
-)
+from perfmodel.cli.subjects import Subject, job_of, parse_json, read_config, read_dims, read_subject
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.in_precision import as_it_computes
 from perfmodel.graph.job import Job, job_to_dict

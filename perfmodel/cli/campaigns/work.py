@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
 from perfmodel.cli.campaigns.campaign_names import found
 from perfmodel.cli.campaigns.progress_lines import ProgressLines
 from perfmodel.cli.database import database_option, opened, url_of
+from perfmodel.cli.failures import end_as_with_ctrl_c
 from perfmodel.cli.learning.profile import finish
 from perfmodel.cli.options import FOLDER, FiniteRange, device_option, models_option, output_options
 from perfmodel.cli.output import tell
 from perfmodel.cli.progress_bar import ProgressBar
 
 if TYPE_CHECKING:
+    from perfmodel.campaigns.device import CampaignDevice
     from perfmodel.campaigns.events import WorkReport
     from perfmodel.campaigns.work import WorkOptions
-    from perfmodel.store.sql.connections import Connections
-
-if TYPE_CHECKING:
-    from perfmodel.campaigns.device import CampaignDevice
     from perfmodel.store.campaigns import CampaignStore
+    from perfmodel.store.sql.connections import Connections
     from perfmodel.training.probes.probe_plan import ProbeChooser
 
 
@@ -67,7 +65,7 @@ def work(
     Each workload runs in a fresh process, alone on the device. Stop it as you like: with Ctrl-C the
     workload goes back; after a kill another worker begins it again once its lease has run out.
     """
-    signal.signal(signal.SIGTERM, _interrupt)
+    end_as_with_ctrl_c()
     with opened(database) as connections:
         from perfmodel.store.campaigns import CampaignStore
 
@@ -133,11 +131,6 @@ def _say_left_over(connections: Connections, name: str) -> None:
 
     for accelerator, number in left_over(connections, name).items():
         tell(f"{number} workloads wait for {accelerator}, which no node of the cluster has.")
-
-
-def _interrupt(signal_number: int, frame: Any) -> NoReturn:
-    """End as with Ctrl-C: schedulers send SIGTERM before they kill."""
-    raise KeyboardInterrupt
 
 
 class AdaptiveTurns:

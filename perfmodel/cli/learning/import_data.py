@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from perfmodel.importers.published import Imported
     from perfmodel.importers.registry import ImportFormat
 
-if TYPE_CHECKING:
-    from perfmodel.importers.published import Imported
-
 
 def read_told_traces(paths: Sequence[Path], told: Mapping[str, Any]) -> Imported:
     """Read traces with what the options say of their job.
@@ -110,8 +107,6 @@ def command(
 
     chosen = import_format(format_name)
     if chosen.name == "trace" and paths:
-        from perfmodel.cli.learning.import_data import read_told_traces
-
         imported = read_told_traces(paths, told)
         where = paths[0] if len(paths) == 1 else Path(f"{len(paths)} files")
     else:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import getpass
-import signal
 import socket
 import time
-from typing import TYPE_CHECKING, Any, NoReturn, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
 from perfmodel.cli.database import opened
-from perfmodel.cli.failures import EXIT_FAILED
+from perfmodel.cli.failures import EXIT_FAILED, end_as_with_ctrl_c
 from perfmodel.cli.models.retrain_look import cancel, list_, log, show
 from perfmodel.cli.models.retrain_options import Where, worker_options, workplace, workplace_options
 from perfmodel.cli.models.retrain_work import work
@@ -89,7 +88,7 @@ def command(
     """
     if ctx.invoked_subcommand is not None:
         return
-    signal.signal(signal.SIGTERM, _interrupt)
+    end_as_with_ctrl_c()
     stated = _settings(
         settings,
         without,
@@ -195,8 +194,3 @@ def _show_end(found: Retraining, *, as_json: bool) -> None:
     version = f" {found.model}/{found.version}" if found.version else ""
     reason = f": {found.reason}" if found.reason else ""
     click.echo(f"Retraining {found.name} is {found.state.value}{version}{reason}")
-
-
-def _interrupt(signal_number: int, frame: Any) -> NoReturn:
-    """End as with Ctrl-C: schedulers send SIGTERM before they kill."""
-    raise KeyboardInterrupt

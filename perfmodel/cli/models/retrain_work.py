@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import signal
-from typing import Any, NoReturn, Unpack
+from typing import Unpack
 
 import click
 
 from perfmodel.cli.database import opened
+from perfmodel.cli.failures import end_as_with_ctrl_c
 from perfmodel.cli.models.retrain_options import Where, worker_options, workplace, workplace_options
 from perfmodel.cli.options import FiniteRange, output_options
 from perfmodel.cli.output import print_json, tell
@@ -37,7 +37,7 @@ def work(
     """
     from perfmodel.retraining.worker import RetrainingWorker
 
-    signal.signal(signal.SIGTERM, _interrupt)
+    end_as_with_ctrl_c()
     place = workplace(where)
     with opened(place.database) as connections:
         worker = RetrainingWorker(
@@ -55,8 +55,3 @@ def work(
 
 def _say(phase: str, text: str) -> None:
     tell(f"{phase}: {text}" if phase else text)
-
-
-def _interrupt(signal_number: int, frame: Any) -> NoReturn:
-    """End as with Ctrl-C: what runs goes back, and is gone on with later."""
-    raise KeyboardInterrupt

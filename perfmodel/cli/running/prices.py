@@ -195,7 +195,6 @@ def import_(
 
     FILE is TOML, docs/running.md says how it is written.
     """
-    from perfmodel.cli.running.prices import read_price_list
     from perfmodel.devices.catalog import Catalog
 
     found = read_price_list(file, provider, Catalog.default())

@@ -22,10 +22,10 @@ E = TypeVar("E", bound=_Ends)
 
 
 def until_ended(
-    now: E,
-    again: Call[E],
+    asked: Call[E],
     said: Callable[[E], str],
     *,
+    now: E | None = None,
     timeout_s: float,
     first_s: float,
     longest_s: float = _LONGEST_WAIT_S,
@@ -34,6 +34,8 @@ def until_ended(
 
     Parameters
     ----------
+    now : object or None
+        How it is, where that is known already.
     said : callable
         What it is and how far, for the error.
     first_s, longest_s : float
@@ -45,10 +47,11 @@ def until_ended(
         It has not ended by then; it can be waited for again.
     """
     until, pause_s = time.monotonic() + timeout_s, first_s
-    while not now.has_ended:
+    found: E = (yield asked) if now is None else now
+    while not found.has_ended:
         if time.monotonic() + pause_s > until:
-            raise TimedOutError(f"{said(now)} after {timeout_s:g} s.")
+            raise TimedOutError(f"{said(found)} after {timeout_s:g} s.")
         yield Wait(seconds=pause_s)
         pause_s = min(2 * pause_s, longest_s)
-        now = yield again
-    return now
+        found = yield asked
+    return found

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
-
-from perfmodel.errors import InvalidInputError
 
 #: Software stacks that run kernels on a device.
 DeviceBackend = Literal["cpu", "cuda", "rocm", "xpu"]
@@ -76,30 +73,6 @@ def pci_address(domain: int, bus: int, device: int) -> str:
     return f"{domain:04x}:{bus:02x}:{device:02x}"
 
 
-def device_facts_from_dict(plain: Mapping[str, Any]) -> DeviceFacts:
-    """Return the facts that :meth:`DeviceFacts.to_dict` wrote.
-
-    Raises
-    ------
-    InvalidInputError
-        An unknown field, or no name and backend.
-
-    Examples
-    --------
-    >>> device_facts_from_dict({"name": "toy", "backend": "cuda"}).mig_profile is None
-    True
-    """
-    known = [field.name for field in fields(DeviceFacts)]
-    unknown = [key for key in plain if key not in known]
-    if unknown or not {"name", "backend"} <= plain.keys():
-        raise InvalidInputError(
-            f"Facts of a device need name and backend and know {', '.join(known)}; "
-            f"got {', '.join(plain) or 'nothing'}.",
-            allowed=known,
-        )
-    return DeviceFacts(**{**plain, "found_by": tuple(plain.get("found_by", ()))})
-
-
 def merge_facts(first: DeviceFacts, *others: DeviceFacts) -> DeviceFacts:
     """Return the facts of one device, those of earlier sources before those of later ones."""
     plain: dict[str, Any] = {}
@@ -107,4 +80,4 @@ def merge_facts(first: DeviceFacts, *others: DeviceFacts) -> DeviceFacts:
         for key, value in facts.to_dict().items():
             plain.setdefault(key, value)
     found_by = tuple(dict.fromkeys(name for facts in (first, *others) for name in facts.found_by))
-    return device_facts_from_dict({**plain, "found_by": found_by})
+    return DeviceFacts(**{**plain, "found_by": found_by})

@@ -47,7 +47,7 @@ def engine_roofline_s(prepared: PreparedJob, spec: AcceleratorSpec) -> float:
     prepared : PreparedJob
         One of :func:`has_engine_law`.
     """
-    law = EngineLaw.from_dict(fitted("engines")["law"])
+    law = EngineLaw(**fitted("engines")["law"])
     kernels = engine_kernels(prepared.step.graph)
     return law.roofline_s(kernels, spec, prepared.job.arithmetic) * prepared.step.time_factor
 
@@ -66,7 +66,7 @@ def single_with_engine(
     """
     constants = fitted("engines")
     kernels = engine_kernels(prepared.step.graph)
-    law = EngineLaw.from_dict(constants["law"])
+    law = EngineLaw(**constants["law"])
     time_s = law.time_s(kernels, spec, prepared.job.arithmetic) * prepared.step.time_factor
     batched = prepared.job.batch_size >= _BATCHED
     half = constants["half_width"]["batched" if batched else "single"]

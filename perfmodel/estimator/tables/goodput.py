@@ -29,10 +29,7 @@ from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.feeding.batch_split import AffineSteps
-from perfmodel.placement.feeding.goodput import (
-    BatchAdaptation,
-    best_batch,
-)
+from perfmodel.placement.feeding.goodput import BatchAdaptation, best_batch
 from perfmodel.placement.memory.memory import memory_columns, memory_plan
 from perfmodel.placement.plans.plan_answer import job_choice, plan_answer
 from perfmodel.placement.topology.topology import BatchSplit

@@ -18,37 +18,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from perfmodel.graph.job import Job
-from perfmodel.importers.public_tables import (
-    Row,
-    find_table,
-    positive,
-    read_rows,
-    text,
-    understood,
-)
-from perfmodel.importers.published import (
-    Imported,
-    Origin,
-    PublishedPlacement,
-    PublishedStep,
-    RejectedRow,
-)
+from perfmodel.importers.public_tables import PublicTable, Row, positive, text
+from perfmodel.importers.published import Imported, Origin, PublishedPlacement, PublishedStep
 from perfmodel.importers.repeats import newest_placements, one_record_each
 from perfmodel.placement.topology.topology import Node, Placement, Plan
 from perfmodel.types import Mode, Precision
 
-FILES = ("detectron2_zoo.csv", "detectron2_zoo.parquet")
-SOURCE = "facebookresearch/detectron2 MODEL_ZOO.md"
-LICENCE = "Apache-2.0"
 ACCELERATOR = "V100-SXM2-16GB"
+TABLE = PublicTable(
+    files=("detectron2_zoo.csv", "detectron2_zoo.parquet"),
+    source="facebookresearch/detectron2 MODEL_ZOO.md",
+    licence="Apache-2.0",
+    columns=("config", "train_s_per_iter", "infer_s_per_image", "device"),
+)
 
-_COLUMNS = ("config", "train_s_per_iter", "infer_s_per_image", "device")
 _GPUS, _IMAGES = 8, 2
 _TRAINED: Mapping[str, int] = MappingProxyType({"height": 736, "width": 992})
 #: Release that the page states, of 2019-10.
@@ -61,25 +49,21 @@ _NAME = re.compile(
 
 def read_detectron2_zoo(path: Path) -> Imported:
     """Read the table, or that of a folder; a placement and a step a row."""
-    file = find_table(path, FILES)
-    rejected: list[RejectedRow] = []
-    rows = read_rows(file, _COLUMNS)
-    detectors = understood(file.name, rows, partial(_detector, file.name), rejected)
+    detectors, rejected = TABLE.records(path, _detector)
     return Imported(
         steps=one_record_each(step for step, _ in detectors),
         placements=newest_placements(placement for _, placement in detectors),
-        rejected=tuple(rejected),
+        rejected=rejected,
     )
 
 
-def _detector(file: str, row: Row, line: int) -> tuple[PublishedStep, PublishedPlacement]:
+def _detector(row: Row, origin: Origin) -> tuple[PublishedStep, PublishedPlacement]:
     config = text(row, "config")
     match = _NAME.fullmatch(config)
     if match is None:
         raise ValueError(f"no reference workload stands for {config.removeprefix('configs/')}")
     if not text(row, "device").startswith("V100-SXM2 (8x train"):
         raise ValueError(f"device {row['device']!r} is not understood")
-    origin = Origin(source=SOURCE, licence=LICENCE, file=file, line=line)
     asked, trained = _job(match, Mode.INFERENCE), _job(match, Mode.TRAINING)
     step = PublishedStep(
         job=asked,

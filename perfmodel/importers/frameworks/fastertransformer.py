@@ -15,32 +15,24 @@ Reference: NVIDIA/FasterTransformer, Apache-2.0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from perfmodel.graph.job import Job
-from perfmodel.importers.public_tables import (
-    Row,
-    count,
-    find_table,
-    positive,
-    read_rows,
-    text,
-    understood,
-)
-from perfmodel.importers.published import Imported, Origin, PublishedStep, RejectedRow
+from perfmodel.importers.public_tables import PublicTable, Row, count, positive, text
+from perfmodel.importers.published import Imported, Origin, PublishedStep
 from perfmodel.importers.repeats import one_record_each
 from perfmodel.types import Framework, Mode, Precision
 
-FILES = ("fastertransformer.parquet", "fastertransformer.csv")
-SOURCE = "NVIDIA/FasterTransformer docs"
-LICENCE = "Apache-2.0"
-
-_COLUMNS = (
-    "device_raw", "guide", "headings", "context", "batch", "other_axes", "precision", "engine",
-    "value", "unit",
+TABLE = PublicTable(
+    files=("fastertransformer.parquet", "fastertransformer.csv"),
+    source="NVIDIA/FasterTransformer docs",
+    licence="Apache-2.0",
+    columns=(
+        "device_raw", "guide", "headings", "context", "batch", "other_axes", "precision", "engine",
+        "value", "unit",
+    ),
 )  # fmt: skip
 _DEVICES: Mapping[str, str] = MappingProxyType(
     {"T4": "T4", "V100": "V100-PCIe-16GB", "A100": "A100-SXM4-40GB"}
@@ -63,15 +55,11 @@ _BERT: Mapping[str, Any] = MappingProxyType({"model_type": "bert", "architecture
 
 def read_fastertransformer(path: Path) -> Imported:
     """Read the table, or that of a folder; one step a cell."""
-    file = find_table(path, FILES)
-    rejected: list[RejectedRow] = []
-    steps = understood(
-        file.name, read_rows(file, _COLUMNS), partial(_step, file=file.name), rejected
-    )
-    return Imported(steps=one_record_each(steps), rejected=tuple(rejected))
+    steps, rejected = TABLE.records(path, _step)
+    return Imported(steps=one_record_each(steps), rejected=rejected)
 
 
-def _step(row: Row, line: int, *, file: str) -> PublishedStep:
+def _step(row: Row, origin: Origin) -> PublishedStep:
     guide, engine = text(row, "guide"), text(row, "engine")
     if guide not in ("bert", "vit", "swin"):
         raise ValueError(f"guide {guide}: a loop over tokens, or no GPU is named")
@@ -92,7 +80,7 @@ def _step(row: Row, line: int, *, file: str) -> PublishedStep:
         job=job,
         accelerator=_DEVICES[device],
         samples_per_second=batch / (positive(row, "value") * 1e-3),
-        origin=Origin(source=SOURCE, licence=LICENCE, file=file, line=line),
+        origin=origin,
     )
 
 

@@ -18,39 +18,25 @@ Reference: lambdal/lambda-tensorflow-benchmark, BSD-3-Clause.
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.graph.job import Job
 from perfmodel.importers.jobs.cnn_steps import DEVICES, MODELS, uses_tf32
-from perfmodel.importers.public_tables import (
-    Row,
-    count,
-    find_table,
-    positive,
-    read_rows,
-    text,
-    understood,
-)
-from perfmodel.importers.published import (
-    Imported,
-    Origin,
-    PublishedPlacement,
-    RejectedRow,
-    steps_alone,
-)
+from perfmodel.importers.public_tables import PublicTable, Row, count, positive, text
+from perfmodel.importers.published import Imported, Origin, PublishedPlacement, steps_alone
 from perfmodel.importers.repeats import one_record_each
 from perfmodel.placement.topology.topology import Node, Placement, Plan
 from perfmodel.types import Framework, Mode, Precision
 
-FILES = ("lambda_tensorflow.parquet", "lambda_tensorflow.csv")
-SOURCE = "lambdal/lambda-tensorflow-benchmark logs"
-LICENCE = "BSD-3-Clause"
-
-_COLUMNS = (
-    "device", "xla", "nvlink", "data", "update", "precision", "n_gpus", "mode", "model",
-    "batch_per_gpu", "images_per_s", "tf_version",
+TABLE = PublicTable(
+    files=("lambda_tensorflow.parquet", "lambda_tensorflow.csv"),
+    source="lambdal/lambda-tensorflow-benchmark logs",
+    licence="BSD-3-Clause",
+    columns=(
+        "device", "xla", "nvlink", "data", "update", "precision", "n_gpus", "mode", "model",
+        "batch_per_gpu", "images_per_s", "tf_version",
+    ),
 )  # fmt: skip
 _PRECISION = {"fp32": Precision.FP32, "fp16": Precision.FP16}
 _MODE = {"train": Mode.TRAINING, "infer": Mode.INFERENCE}
@@ -58,18 +44,16 @@ _MODE = {"train": Mode.TRAINING, "infer": Mode.INFERENCE}
 
 def read_lambda_tensorflow(path: Path) -> Imported:
     """Read the table, or that of a folder; a step or a placement a row."""
-    file = find_table(path, FILES)
-    rejected: list[RejectedRow] = []
-    runs = understood(file.name, read_rows(file, _COLUMNS), partial(_run, file.name), rejected)
+    runs, rejected = TABLE.records(path, _run)
     several = [run for run in runs if run.placement.accelerator_count > 1]
     return Imported(
         steps=one_record_each(steps_alone(runs)),
         placements=tuple(several),
-        rejected=tuple(rejected),
+        rejected=rejected,
     )
 
 
-def _run(file: str, row: Row, line: int) -> PublishedPlacement:
+def _run(row: Row, origin: Origin) -> PublishedPlacement:
     if str(row["xla"]).lower() == "true":
         raise ValueError("XLA is another compiler")
     if text(row, "data") != "syn":
@@ -88,7 +72,7 @@ def _run(file: str, row: Row, line: int) -> PublishedPlacement:
             nodes=(Node(accelerator=spec.name, count=gpus, link=link),), plan=Plan(data=gpus)
         ),
         step_time_s=gpus * job.batch_size / positive(row, "images_per_s"),
-        origin=Origin(source=SOURCE, licence=LICENCE, file=file, line=line),
+        origin=origin,
         settings={"update": text(row, "update"), "data": text(row, "data")},
     )
 

@@ -25,33 +25,26 @@ several accelerators.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from functools import cache, partial
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
-from perfmodel.importers.public_tables import (
-    Row,
-    count,
-    find_table,
-    positive,
-    read_rows,
-    text,
-    understood,
-)
-from perfmodel.importers.published import Imported, Origin, PublishedStep, RejectedRow
+from perfmodel.importers.public_tables import PublicTable, Row, count, positive, text
+from perfmodel.importers.published import Imported, Origin, PublishedStep
 from perfmodel.importers.repeats import one_record_each
 from perfmodel.types import Mode, Precision
 
-FILES = ("cnn_steps.parquet", "cnn_steps.csv")
-LICENCE = "as the part of the union"
-
-_COLUMNS = (
-    "device", "n_devices", "model_key", "mode", "precision", "batch_global", "input", "framework",
-    "step_ms", "source_file",
+TABLE = PublicTable(
+    files=("cnn_steps.parquet", "cnn_steps.csv"),
+    source="cnn-steps",
+    licence="as the part of the union",
+    columns=(
+        "device", "n_devices", "model_key", "mode", "precision", "batch_global", "input",
+        "framework", "step_ms", "source_file",
+    ),
 )  # fmt: skip
 
 #: Reference workload by the key of a network: letters and digits of its name.
@@ -101,16 +94,13 @@ _VERSION = re.compile(r"\d+(?:\.\d+)+")
 
 def read_cnn_steps(path: Path) -> Imported:
     """Read the union, or that of a folder; one step a row on one accelerator."""
-    file = find_table(path, FILES)
-    rejected: list[RejectedRow] = []
-    rows = [
-        (line, row)
-        for line, row in read_rows(file, _COLUMNS)
-        if str(row["source_file"]).split(" ")[0] in _SOURCES and count(row, "n_devices") == 1
-    ]
-    make = partial(_step, file=file.name, accelerator=cache(Catalog.default().get))
-    steps = understood(file.name, rows, make, rejected)
-    return Imported(steps=one_record_each(steps), rejected=tuple(rejected))
+    steps, rejected = TABLE.records(path, _step, _is_on_one)
+    return Imported(steps=one_record_each(steps), rejected=rejected)
+
+
+def _is_on_one(row: Row) -> bool:
+    known = str(row["source_file"]).split(" ")[0] in _SOURCES
+    return known and count(row, "n_devices") == 1
 
 
 def software_of(words: str) -> dict[str, str]:
@@ -156,9 +146,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:2])
 
 
-def _step(
-    row: Row, line: int, *, file: str, accelerator: Callable[[str], AcceleratorSpec]
-) -> PublishedStep:
+def _step(row: Row, origin: Origin) -> PublishedStep:
     key = text(row, "model_key")
     if key not in MODELS:
         raise ValueError(f"no reference workload stands for {key!r}")
@@ -167,7 +155,8 @@ def _step(
     source = text(row, "source_file").split(" ")[0]
     pixels = _pixels(model, source, row["input"])
     batch = count(row, "batch_global")
-    spec, software = accelerator(DEVICES.get(device, device)), software_of(text(row, "framework"))
+    spec = Catalog.default().get(DEVICES.get(device, device))
+    software = software_of(text(row, "framework"))
     precision = _PRECISION[text(row, "precision")]
     if precision is Precision.FP32 and spec.supports(Precision.TF32) and uses_tf32(software):
         precision = Precision.TF32
@@ -183,7 +172,7 @@ def _step(
         job=job,
         accelerator=spec.name,
         samples_per_second=batch / (positive(row, "step_ms") * 1e-3),
-        origin=Origin(source=f"cnn-steps {source}", licence=LICENCE, file=file, line=line),
+        origin=replace(origin, source=f"{origin.source} {source}"),
     )
 
 

@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.errors import StoreError
 from perfmodel.graph.job import Job
 from perfmodel.importers.jobs.deep_learning_recipes import Recipe, recipe_of
 from perfmodel.importers.jobs.ngc import ngc_software
-from perfmodel.importers.public_tables import Row, count, positive, read_rows, text, understood
+from perfmodel.importers.public_tables import PublicTable, Row, count, find_tables, positive, text
 from perfmodel.importers.published import (
     Imported,
     Origin,
@@ -33,17 +31,19 @@ from perfmodel.importers.published import (
 from perfmodel.placement.topology.topology import Node, Placement
 from perfmodel.types import MemoryFormat, Mode, Precision
 
-SOURCE = "NVIDIA/DeepLearningExamples model pages"
-LICENCE = "per example, mostly Apache-2.0 or BSD-3-Clause"
-STEM = "nvidia_dle"
+TABLE = PublicTable(
+    files=("nvidia_dle_training.*", "nvidia_dle_inference.*"),
+    source="NVIDIA/DeepLearningExamples model pages",
+    licence="per example, mostly Apache-2.0 or BSD-3-Clause",
+    columns=(
+        "readme", "line", "device", "num_gpus", "precision", "batch_per_gpu", "throughput", "unit",
+        "ngc_container", "variant", "section_variant", "seq_len",
+    ),
+)  # fmt: skip
 
 #: Figures of one point that lie further apart than this share of their median are no repeats.
 MOST_SPREAD = 0.2
 
-_COLUMNS = (
-    "readme", "line", "device", "num_gpus", "precision", "batch_per_gpu", "throughput", "unit",
-    "ngc_container", "variant", "section_variant", "seq_len",
-)  # fmt: skip
 #: Container of pages that name none: the middle of those that do, 20.06 to 22.11.
 _USUAL_SOFTWARE = ngc_software("21.06")
 _PRECISION: Mapping[str, Precision] = MappingProxyType(
@@ -59,10 +59,9 @@ _PRECISION: Mapping[str, Precision] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Figure:
-    """One figure of a page."""
+    """One figure of a page; ``read`` says where the table has it."""
 
-    file: str
-    row: int
+    read: Origin
     accelerator: str
     gpus: int
     name: str
@@ -87,10 +86,10 @@ def read_deep_learning_examples(path: Path) -> Imported:
     """
     figures: dict[tuple[str, int, str, str], list[_Figure]] = {}
     rejected: list[RejectedRow] = []
-    for file in _files(path):
-        for figure in understood(
-            file.name, read_rows(file, _COLUMNS), partial(_figure, file), rejected
-        ):
+    for file in find_tables(path, TABLE.files):
+        found, others = TABLE.records(file, _figure)
+        rejected += others
+        for figure in found:
             figures.setdefault(figure.key, []).append(figure)
     steps: list[PublishedStep] = []
     placements: list[PublishedPlacement] = []
@@ -104,34 +103,19 @@ def read_deep_learning_examples(path: Path) -> Imported:
     return Imported(steps=tuple(steps), placements=tuple(placements), rejected=tuple(rejected))
 
 
-def _files(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    found = sorted(path.glob(f"{STEM}_training.*")) + sorted(path.glob(f"{STEM}_inference.*"))
-    if not found:
-        raise StoreError(
-            f"No {STEM}_training.csv or {STEM}_inference.parquet in {path}; name one of them or "
-            "the folder that holds them."
-        )
-    return found
-
-
-def _figure(file: Path, row: Row, line: int) -> _Figure:
-    mode = Mode.INFERENCE if "inference" in file.stem else Mode.TRAINING
+def _figure(row: Row, read: Origin) -> _Figure:
+    mode = Mode.INFERENCE if "inference" in read.file else Mode.TRAINING
     recipe = recipe_of(row, mode)
     rate = positive(row, "throughput") / recipe.units_per_sample(row)
     return _Figure(
-        file=file.name,
-        row=line,
+        read=read,
         accelerator=Catalog.default().canonical_name(text(row, "device")),
         gpus=count(row, "num_gpus"),
         name=recipe.name if mode is Mode.TRAINING else f"{recipe.name}-inference",
         job=_job(recipe, mode, row),
         no_recipe=recipe.model is None,
         samples_per_second=rate,
-        origin=Origin(
-            source=SOURCE, licence=LICENCE, file=text(row, "readme"), line=count(row, "line")
-        ),
+        origin=replace(read, file=text(row, "readme"), line=count(row, "line")),
     )
 
 
@@ -171,7 +155,8 @@ def _spread(same: list[_Figure]) -> float:
 
 def _contradictions(same: Iterable[_Figure]) -> list[RejectedRow]:
     reason = f"figures of one point differ by more than {MOST_SPREAD:.0%}"
-    return [RejectedRow(file=figure.file, line=figure.row, reason=reason) for figure in same]
+    read = (figure.read for figure in same)
+    return [RejectedRow(file=one.file, line=one.line, reason=reason) for one in read]
 
 
 def _middle(same: Iterable[_Figure]) -> float:

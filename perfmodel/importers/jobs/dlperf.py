@@ -10,34 +10,26 @@ beside plain TensorFlow, what is neither fp32 nor mixed precision, and framework
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from perfmodel.graph.job import Job
 from perfmodel.importers.jobs.ngc import ngc_software
-from perfmodel.importers.public_tables import (
-    Row,
-    count,
-    find_table,
-    positive,
-    read_rows,
-    text,
-    understood,
-)
-from perfmodel.importers.published import Imported, Origin, PublishedStep, RejectedRow
+from perfmodel.importers.public_tables import PublicTable, Row, count, positive, text
+from perfmodel.importers.published import Imported, Origin, PublishedStep
 from perfmodel.importers.repeats import one_record_each
 from perfmodel.types import Framework, Mode, Precision
 
-FILES = ("dlperf_v100.parquet", "dlperf_v100.csv")
-SOURCE = "Oneflow-Inc/DLPerf"
-LICENCE = "Apache-2.0"
 ACCELERATOR = "V100-SXM2-16GB"
-
-_COLUMNS = (
-    "framework", "model", "num_devices", "precision", "unit", "batch_per_device", "value",
-    "section", "device",
+TABLE = PublicTable(
+    files=("dlperf_v100.parquet", "dlperf_v100.csv"),
+    source="Oneflow-Inc/DLPerf",
+    licence="Apache-2.0",
+    columns=(
+        "framework", "model", "num_devices", "precision", "unit", "batch_per_device", "value",
+        "section", "device",
+    ),
 )  # fmt: skip
 #: What a framework is called; the pages of NVIDIA name theirs last.
 _FRAMEWORKS: Mapping[str, Framework] = MappingProxyType(
@@ -72,18 +64,17 @@ _MODELS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 def read_dlperf(path: Path) -> Imported:
     """Read the table, or that of a folder; one step a row on one GPU."""
-    file = find_table(path, FILES)
-    rejected: list[RejectedRow] = []
-    rows = [
-        (line, row)
-        for line, row in read_rows(file, _COLUMNS)
-        if row["unit"] == "samples/s" and row["num_devices"] and count(row, "num_devices") == 1
-    ]
-    steps = understood(file.name, rows, partial(_step, file=file.name), rejected)
-    return Imported(steps=one_record_each(steps), rejected=tuple(rejected))
+    steps, rejected = TABLE.records(path, _step, _is_on_one)
+    return Imported(steps=one_record_each(steps), rejected=rejected)
 
 
-def _step(row: Row, line: int, *, file: str) -> PublishedStep:
+def _is_on_one(row: Row) -> bool:
+    if row["unit"] != "samples/s" or not row["num_devices"]:
+        return False
+    return count(row, "num_devices") == 1
+
+
+def _step(row: Row, origin: Origin) -> PublishedStep:
     section = text(row, "section").lower()
     if "xla" in section and not any(word in section for word in ("w/o xla", "without xla")):
         raise ValueError("XLA is another compiler")
@@ -101,7 +92,7 @@ def _step(row: Row, line: int, *, file: str) -> PublishedStep:
         job=job,
         accelerator=ACCELERATOR,
         samples_per_second=positive(row, "value"),
-        origin=Origin(source=SOURCE, licence=LICENCE, file=file, line=line),
+        origin=origin,
     )
 
 

@@ -24,25 +24,17 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
 from perfmodel.errors import StoreError
 from perfmodel.importers.jobs.trained import Trained
-from perfmodel.importers.public_tables import find_table, understood
-from perfmodel.importers.published import (
-    Imported,
-    Origin,
-    PublishedPlacement,
-    RejectedRow,
-    steps_alone,
-)
+from perfmodel.importers.public_tables import PublicTable, find_tables
+from perfmodel.importers.published import Imported, Origin, PublishedPlacement, steps_alone
 from perfmodel.placement.topology.topology import Neighbour, Node, Placement
 from perfmodel.types import Precision
 
 SOURCE = "stanford-futuredata/gavel scheduler/simulation_throughputs.json"
-LICENCE = "MIT"
 FILES = ("simulation_throughputs.json", "scheduler/simulation_throughputs.json")
 ACCELERATORS: Mapping[str, str] = MappingProxyType({"k80": "K80", "v100": "V100-SXM2-16GB"})
 
@@ -93,18 +85,14 @@ def read_gavel(path: Path) -> Imported:
     StoreError
         No such file, or another kind of JSON.
     """
-    file = find_table(path, FILES)
-    origin = partial(Origin, source=SOURCE, licence=LICENCE, file=file.name)
-    rejected: list[RejectedRow] = []
-    placements = understood(
+    file = find_tables(path, FILES)[0]
+    table = PublicTable(files=FILES, columns=(), source=SOURCE, licence="MIT")
+    placements, rejected = table.understood(
         file.name,
         enumerate(_entries(file), start=1),
-        lambda entry, line: _placement(*entry, origin(line=line)),
-        rejected,
+        lambda entry, origin: _placement(*entry, origin),
     )
-    return Imported(
-        steps=steps_alone(placements), placements=tuple(placements), rejected=tuple(rejected)
-    )
+    return Imported(steps=steps_alone(placements), placements=tuple(placements), rejected=rejected)
 
 
 def _entries(file: Path) -> Iterator[tuple[str, str, str, object]]:

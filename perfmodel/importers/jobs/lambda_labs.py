@@ -28,26 +28,26 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import UnknownAcceleratorError
 from perfmodel.graph.job import Job
 from perfmodel.importers.jobs.ngc import EXAMPLES_BERT, ngc_software, plain_version
-from perfmodel.importers.public_tables import Row, count, find_table, positive, read_rows, text
+from perfmodel.importers.public_tables import PublicTable, Row, count, positive, text
 from perfmodel.importers.published import (
     Imported,
     Origin,
     PublishedPlacement,
     PublishedShortage,
     PublishedStep,
-    RejectedRow,
 )
 from perfmodel.placement.topology.topology import Node, Placement
 from perfmodel.types import Mode, Precision
 
-SOURCE = "lambdal/deeplearning-benchmark pytorch/results*"
-LICENCE = "not stated"
-FILES = ("lambda_training.parquet", "lambda_training.csv")
-
-_COLUMNS = (
-    "device", "interconnect", "n_gpus", "task", "precision", "tf32_possible", "container",
-    "pytorch", "batch_global", "throughput", "throughput_steady", "unit", "mem_used_max_mib",
-    "status",
+TABLE = PublicTable(
+    files=("lambda_training.parquet", "lambda_training.csv"),
+    source="lambdal/deeplearning-benchmark pytorch/results*",
+    licence="not stated",
+    columns=(
+        "device", "interconnect", "n_gpus", "task", "precision", "tf32_possible", "container",
+        "pytorch", "batch_global", "throughput", "throughput_steady", "unit", "mem_used_max_mib",
+        "status",
+    ),
 )  # fmt: skip
 _MIB = 2**20
 
@@ -154,7 +154,6 @@ class _Point:
 class _Run:
     """What one run measured."""
 
-    line: int
     samples_per_second: float
     memory_bytes: float | None
 
@@ -168,24 +167,21 @@ def read_lambda(path: Path) -> Imported:
         Runs on one accelerator as steps, the others and Mask R-CNN as placements, those that
         ran out of memory as shortages.
     """
-    file = find_table(path, FILES)
     points: dict[_Point, list[_Run]] = {}
-    short: dict[_Point, list[int]] = {}
-    rejected: list[RejectedRow] = []
-    for line, row in read_rows(file, _COLUMNS):
-        try:
-            if text(row, "status") == "oom":
-                short.setdefault(_point(row), []).append(line)
-                continue
-            points.setdefault(_point(row), []).append(_run(line, row))
-        except ValueError as problem:
-            rejected.append(RejectedRow(file=file.name, line=line, reason=str(problem)))
+    short: dict[_Point, list[Origin]] = {}
+    first: dict[_Point, Origin] = {}
+    read, rejected = TABLE.records(path, _read)
+    for point, origin, run in read:
+        if run is None:
+            short.setdefault(point, []).append(origin)
+        else:
+            first.setdefault(point, origin)
+            points.setdefault(point, []).append(run)
     steps: list[PublishedStep] = []
     placements: list[PublishedPlacement] = []
     catalog = Catalog.default()
     for point, runs in points.items():
-        origin = Origin(source=SOURCE, licence=LICENCE, file=file.name, line=runs[0].line)
-        job = _job(point)
+        origin, job = first[point], _job(point)
         if point.gpus == 1 and job is not None:
             steps.append(_step(point, job, runs, origin))
         else:
@@ -193,23 +189,29 @@ def read_lambda(path: Path) -> Imported:
     return Imported(
         steps=tuple(steps),
         placements=tuple(placements),
-        shortages=tuple(_shortages(short, file.name, catalog)),
-        rejected=tuple(rejected),
+        shortages=tuple(_shortages(short, catalog)),
+        rejected=rejected,
     )
 
 
+def _read(row: Row, origin: Origin) -> tuple[_Point, Origin, _Run | None]:
+    """Return what a row measured; None where the run ended for want of memory."""
+    point = _point(row)
+    return point, origin, None if text(row, "status") == "oom" else _run(row)
+
+
 def _shortages(
-    short: Mapping[_Point, Sequence[int]], file: str, catalog: Catalog
+    short: Mapping[_Point, Sequence[Origin]], catalog: Catalog
 ) -> Iterator[PublishedShortage]:
     """Yield the points where runs ended for want of memory, without those of unknown models."""
-    for point, lines in short.items():
+    for point, origins in short.items():
         job = _job(point)
         if job is not None:
             yield PublishedShortage(
                 job=job,
                 placement=Placement(nodes=(_node(point, catalog),)),
-                origin=Origin(source=SOURCE, licence=LICENCE, file=file, line=lines[0]),
-                repeats=len(lines),
+                origin=origins[0],
+                repeats=len(origins),
             )
 
 
@@ -259,13 +261,12 @@ def _device(written: str) -> str:
         raise ValueError(f"unknown device {written!r}") from error
 
 
-def _run(line: int, row: Row) -> _Run:
+def _run(row: Row) -> _Run:
     # The steady figure leaves out the first, slow steps; two tasks do not have it.
     steady = row["throughput_steady"] is not None
     rate = positive(row, "throughput_steady" if steady else "throughput")
     memory = row["mem_used_max_mib"]
     return _Run(
-        line=line,
         samples_per_second=rate / TASKS[text(row, "task")].per_sample,
         memory_bytes=None if memory is None else positive(row, "mem_used_max_mib") * _MIB,
     )

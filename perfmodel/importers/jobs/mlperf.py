@@ -13,24 +13,26 @@ MLPerf is a trademark of MLCommons. Step times derived here are no official resu
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.importers.public_tables import (
-    Row,
-    count,
-    find_table,
-    positive,
-    read_rows,
-    text,
-    understood,
-)
-from perfmodel.importers.published import Imported, Origin, PublishedPlacement, RejectedRow
+from perfmodel.importers.public_tables import PublicTable, Row, count, positive, text
+from perfmodel.importers.published import Imported, Origin, PublishedPlacement
 from perfmodel.placement.topology.topology import Network, Node, Placement
 
-LICENCE = "Apache-2.0"
-FILES = ("mlperf_training.parquet", "mlperf_training.csv")
+TABLE = PublicTable(
+    files=("mlperf_training.parquet", "mlperf_training.csv"),
+    source="mlcommons/training_results_*",
+    licence="Apache-2.0",
+    columns=(
+        "round", "system", "accelerator", "device", "benchmark_norm", "num_nodes",
+        "accel_per_node", "accel_interconnect", "node_network", "framework", "global_batch_size",
+        "grad_accum", "throughput_total", "throughput_unit_guess", "throughput_quality",
+        "unit_suspect", "src",
+    ),
+)  # fmt: skip
 
 #: How a throughput came about, where it can be relied on: logged, or samples over time to train.
 QUALITIES = (
@@ -43,29 +45,19 @@ QUALITIES = (
 #: Benchmarks whose model does not fit one accelerator.
 MODEL_PARALLEL = ("gpt3", "llama2_70b_lora", "llama31_405b")
 
-_COLUMNS = (
-    "round", "system", "accelerator", "device", "benchmark_norm", "num_nodes", "accel_per_node",
-    "accel_interconnect", "node_network", "framework", "global_batch_size", "grad_accum",
-    "throughput_total", "throughput_unit_guess", "throughput_quality", "unit_suspect", "src",
-)  # fmt: skip
 _GENERATION = re.compile(r"pcie\D*([3-6])(?:\.0)?\b")
 _ADAPTERS = re.compile(r"(\d+)\s*x\s.*?(\d+)\s*gb\s*/\s*s", re.IGNORECASE)
 
 
 def read_mlperf(path: Path) -> Imported:
     """Read the table of results, or that of a folder; one placement per system and benchmark."""
-    file = find_table(path, FILES)
-    catalog = Catalog.default()
-    rejected: list[RejectedRow] = []
-    placements = understood(
-        file.name, read_rows(file, _COLUMNS), lambda row, _: _placement(row, catalog), rejected
-    )
-    return Imported(placements=tuple(placements), rejected=tuple(rejected))
+    placements, rejected = TABLE.records(path, _placement)
+    return Imported(placements=tuple(placements), rejected=rejected)
 
 
-def _placement(row: Row, catalog: Catalog) -> PublishedPlacement:
+def _placement(row: Row, origin: Origin) -> PublishedPlacement:
     _check(row)
-    placement = _where(row, catalog)
+    placement = _where(row, Catalog.default())
     global_batch = count(row, "global_batch_size")
     steps = 1 if row["grad_accum"] is None else count(row, "grad_accum")
     shares = placement.accelerator_count * steps
@@ -82,10 +74,11 @@ def _placement(row: Row, catalog: Catalog) -> PublishedPlacement:
         batch_size=global_batch // shares,
         placement=placement,
         step_time_s=global_batch / positive(row, "throughput_total"),
-        origin=Origin(
+        origin=replace(
+            origin,
             source=f"{named} (mlcommons); derived, no official result",
-            licence=LICENCE,
             file=text(row, "src"),
+            line=0,
         ),
         settings=MappingProxyType(settings),
     )

@@ -28,28 +28,22 @@ from typing import NamedTuple
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
-from perfmodel.importers.public_tables import (
-    Row,
-    count,
-    find_table,
-    positive,
-    read_rows,
-    text,
-    understood,
-)
-from perfmodel.importers.published import Imported, Origin, PublishedStep, RejectedRow
+from perfmodel.importers.public_tables import PublicTable, Row, count, positive, text
+from perfmodel.importers.published import Imported, Origin, PublishedStep
 from perfmodel.types import Compiler, Mode, Precision
 
-FILES = ("mlperf_inference.parquet", "mlperf_inference.csv")
-SOURCE = "mlcommons/inference_results_*"
-LICENCE = "Apache-2.0"
+TABLE = PublicTable(
+    files=("mlperf_inference.parquet", "mlperf_inference.csv"),
+    source="mlcommons/inference_results_*",
+    licence="Apache-2.0",
+    columns=(
+        "device", "n_devices", "round", "model", "scenario", "valid", "framework", "weight_dtype",
+        "offline_per_device", "batch1_latency_ms_derived", "maxq", "mig",
+    ),
+)  # fmt: skip
 #: Samples that stand for as many at once as suit an engine.
 OFFLINE_BATCH = 1024
 
-_COLUMNS = (
-    "device", "n_devices", "round", "model", "scenario", "valid", "framework", "weight_dtype",
-    "offline_per_device", "batch1_latency_ms_derived", "maxq", "mig",
-)  # fmt: skip
 #: Tokens of a sequence without padding, about the mean of the questions of SQuAD.
 _SQUAD_TOKENS = 180
 _BERT = ("zoo/bert-large-squad", _SQUAD_TOKENS)
@@ -74,21 +68,18 @@ class _Run(NamedTuple):
     accelerator: str
     round: str
     samples_per_second: float
-    line: int
+    origin: Origin
 
 
 def read_mlperf_inference(path: Path) -> Imported:
     """Read the table of runs, or that of a folder; one step for each job on an accelerator."""
-    file = find_table(path, FILES)
-    rejected: list[RejectedRow] = []
-    rows = [(line, row) for line, row in read_rows(file, _COLUMNS) if _is_wanted(row)]
+    runs, rejected = TABLE.records(path, _run, _is_wanted)
     together: dict[tuple[str, str, int, Precision], list[_Run]] = {}
-    for run in understood(file.name, rows, _run, rejected):
+    for run in runs:
         job = run.job
         key = (job.model or "", run.accelerator, job.batch_size, job.precision)
         together.setdefault(key, []).append(run)
-    steps = tuple(_step(runs, file.name) for runs in together.values())
-    return Imported(steps=steps, rejected=tuple(rejected))
+    return Imported(steps=tuple(map(_step, together.values())), rejected=rejected)
 
 
 def _is_wanted(row: Row) -> bool:
@@ -100,7 +91,7 @@ def _is_wanted(row: Row) -> bool:
     )  # fmt: skip
 
 
-def _run(row: Row, line: int) -> _Run:
+def _run(row: Row, origin: Origin) -> _Run:
     name = text(row, "model")
     if name not in MODELS:
         raise ValueError(f"no reference workload stands for {name!r}")
@@ -120,7 +111,7 @@ def _run(row: Row, line: int) -> _Run:
         sequence_length=length,
     )
     count(row, "n_devices")
-    return _Run(job, spec.name, text(row, "round"), rate, line)
+    return _Run(job, spec.name, text(row, "round"), rate, origin)
 
 
 @cache
@@ -139,7 +130,7 @@ def _precision(name: str, written: str, spec: AcceleratorSpec) -> Precision:
     return Precision.FP8 if spec.architecture.startswith("Hopper") else Precision.FP16
 
 
-def _step(runs: list[_Run], file: str) -> PublishedStep:
+def _step(runs: list[_Run]) -> PublishedStep:
     rounds: dict[str, list[float]] = {}
     for run in runs:
         rounds.setdefault(run.round, []).append(run.samples_per_second)
@@ -149,7 +140,7 @@ def _step(runs: list[_Run], file: str) -> PublishedStep:
         job=runs[0].job,
         accelerator=runs[0].accelerator,
         samples_per_second=middle,
-        origin=Origin(source=SOURCE, licence=LICENCE, file=file, line=runs[0].line),
+        origin=runs[0].origin,
         repeats=len(rates),
         spread=(max(rates) - min(rates)) / middle,
     )

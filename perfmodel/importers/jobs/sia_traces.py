@@ -24,7 +24,7 @@ from types import MappingProxyType
 
 from perfmodel.errors import StoreError
 from perfmodel.importers.jobs.trained import Trained
-from perfmodel.importers.public_tables import Row, count, positive, read_rows, text, understood
+from perfmodel.importers.public_tables import PublicTable, Row, count, positive, text
 from perfmodel.importers.published import (
     Imported,
     Origin,
@@ -36,12 +36,14 @@ from perfmodel.placement.topology.networks import named_network
 from perfmodel.placement.topology.topology import Node, Placement
 from perfmodel.types import Precision
 
-SOURCE = "siasosp23/artifacts sia-simulator/traces/"
-LICENCE = "not stated"
+TABLE = PublicTable(
+    files=("*/placements-*.csv", "placements-*.csv"),
+    source="siasosp23/artifacts sia-simulator/traces/",
+    licence="not stated",
+    columns=("placement", "local_bsz", "step_time", "sync_time"),
+)
 #: Where the tables lie in a clone, best first.
 FOLDERS = (".", "sia-simulator/traces")
-
-_COLUMNS = ("placement", "local_bsz", "step_time", "sync_time")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,8 +111,10 @@ def read_sia(path: Path) -> Imported:
             reason = "the path names no known model and cluster"
             rejected.append(RejectedRow(file=name, line=0, reason=reason))
             continue
-        make = partial(_placement, name=name, model=model, cluster=cluster)
-        placements += understood(name, read_rows(file, _COLUMNS), make, rejected)
+        make = partial(_placement, model=model, cluster=cluster)
+        made, others = TABLE.understood(name, TABLE.rows(file), make)
+        placements += made
+        rejected += others
     return Imported(
         steps=steps_alone(placements), placements=tuple(placements), rejected=tuple(rejected)
     )
@@ -120,7 +124,7 @@ def _files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     for folder in FOLDERS:
-        for pattern in ("*/placements-*.csv", "placements-*.csv"):
+        for pattern in TABLE.files:
             if found := sorted((path / folder).glob(pattern)):
                 return found
     raise StoreError(
@@ -128,7 +132,7 @@ def _files(path: Path) -> list[Path]:
     )
 
 
-def _placement(row: Row, line: int, *, name: str, model: str, cluster: str) -> PublishedPlacement:
+def _placement(row: Row, origin: Origin, *, model: str, cluster: str) -> PublishedPlacement:
     step_time_s, sync_time_s = positive(row, "step_time"), _seconds(row, "sync_time")
     if sync_time_s > step_time_s:
         raise ValueError("synchronisation takes longer than the step it is part of")
@@ -140,7 +144,7 @@ def _placement(row: Row, line: int, *, name: str, model: str, cluster: str) -> P
         batch_size=batch_size,
         placement=_nodes(text(row, "placement"), CLUSTERS[cluster]),
         step_time_s=step_time_s,
-        origin=Origin(source=SOURCE, licence=LICENCE, file=name, line=line),
+        origin=origin,
         sync_time_s=sync_time_s,
         settings={"cluster": cluster, "optimizer": JOBS[model].optimizer},
     )

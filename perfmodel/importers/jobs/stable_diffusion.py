@@ -13,30 +13,22 @@ step where the largest lies at most half above it. Left out: cards that pass for
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache, partial
 from pathlib import Path
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.graph.job import Job
-from perfmodel.importers.public_tables import (
-    Row,
-    count,
-    find_table,
-    positive,
-    read_rows,
-    text,
-    understood,
-)
-from perfmodel.importers.published import Imported, Origin, PublishedStep, RejectedRow
+from perfmodel.importers.public_tables import PublicTable, Row, count, positive, text
+from perfmodel.importers.published import Imported, Origin, PublishedStep
 from perfmodel.importers.repeats import one_record_each
 from perfmodel.types import AttentionKernel, Mode, Precision
 
-FILES = ("sd15_by_device.csv",)
-SOURCE = "sd-webui benchmark log"
-LICENCE = "not stated"
+TABLE = PublicTable(
+    files=("sd15_by_device.csv",),
+    source="sd-webui benchmark log",
+    licence="not stated",
+    columns=("device_raw", "torch_major", "batch", "n", "p50", "p90", "max"),
+)
 
-_COLUMNS = ("device_raw", "torch_major", "batch", "n", "p50", "p90", "max")
 _FEWEST_REPORTS = 2
 _MOST_APART = 1.5
 #: With and without the words.
@@ -49,14 +41,11 @@ _FASTEST = {"attention": AttentionKernel.FUSED.value}
 
 def read_stable_diffusion(path: Path) -> Imported:
     """Read the table, or that of a folder; one step a row."""
-    file = find_table(path, FILES)
-    rejected: list[RejectedRow] = []
-    make = partial(_step, file=file.name, canonical=cache(Catalog.default().canonical_name))
-    steps = understood(file.name, read_rows(file, _COLUMNS), make, rejected)
-    return Imported(steps=one_record_each(steps), rejected=tuple(rejected))
+    steps, rejected = TABLE.records(path, _step)
+    return Imported(steps=one_record_each(steps), rejected=rejected)
 
 
-def _step(row: Row, line: int, *, file: str, canonical: Callable[[str], str]) -> PublishedStep:
+def _step(row: Row, origin: Origin) -> PublishedStep:
     reports, rate = count(row, "n"), positive(row, "p90")
     if reports < _FEWEST_REPORTS:
         raise ValueError("a single report says more of a machine than of a card")
@@ -72,9 +61,9 @@ def _step(row: Row, line: int, *, file: str, canonical: Callable[[str], str]) ->
     )
     return PublishedStep(
         job=job,
-        accelerator=canonical(text(row, "device_raw")),
+        accelerator=Catalog.default().canonical_name(text(row, "device_raw")),
         samples_per_second=_SAMPLES_AN_IMAGE * rate,
-        origin=Origin(source=SOURCE, licence=LICENCE, file=file, line=line),
+        origin=origin,
         repeats=reports,
         spread=max(0.0, rate / positive(row, "p50") - 1.0),
     )

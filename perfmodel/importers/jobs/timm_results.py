@@ -15,27 +15,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.errors import StoreError, UnknownAcceleratorError
+from perfmodel.errors import UnknownAcceleratorError
 from perfmodel.graph.job import Job
 from perfmodel.importers.public_tables import (
+    PublicTable,
     Row,
     count,
-    find_table,
+    find_tables,
     positive,
     read_rows,
     text,
-    understood,
 )
 from perfmodel.importers.published import Imported, Origin, PublishedStep, RejectedRow
 from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 
-SOURCE = "huggingface/pytorch-image-models results/"
-LICENCE = "Apache-2.0"
+TABLE = PublicTable(
+    files=("benchmark-*.csv",),
+    source="huggingface/pytorch-image-models results/",
+    licence="Apache-2.0",
+    columns=(),
+)
 #: Tables of several such files.
 RELEASES = ("timm_rtx3090_old_versions.parquet", "timm_rtx3090_old_versions.csv")
 
@@ -67,26 +70,26 @@ DEVICES: Mapping[str, str] = MappingProxyType(
 
 def read_timm(path: Path) -> Imported:
     """Read one benchmark table, or every one of a folder; one step a row."""
-    files = [path] if path.is_file() else sorted(path.glob("benchmark-*.csv"))
-    if not files:
-        raise StoreError(f"No benchmark-*.csv in {path}; name the folder that holds the tables.")
-    steps: list[PublishedStep] = []
-    rejected: list[RejectedRow] = []
-    for file in files:
-        steps += _steps(file.name, read_rows(file, ()), rejected)
-    return Imported(steps=tuple(steps), rejected=tuple(rejected))
+    files = find_tables(path, TABLE.files)
+    return _imported((file.name, TABLE.rows(file)) for file in files)
 
 
 def read_timm_releases(path: Path) -> Imported:
     """Read one table of the rows of several files, whose names stand in its column ``file``."""
-    table = find_table(path, RELEASES)
+    table = find_tables(path, RELEASES)[0]
     by_file: dict[str, list[tuple[int, Row]]] = {}
     for line, row in read_rows(table, ("file", "model")):
         by_file.setdefault(text(row, "file"), []).append((line, row))
+    return _imported(by_file.items())
+
+
+def _imported(files: Iterable[tuple[str, Iterable[tuple[int, Row]]]]) -> Imported:
     steps: list[PublishedStep] = []
     rejected: list[RejectedRow] = []
-    for name, rows in by_file.items():
-        steps += _steps(name, rows, rejected)
+    for name, rows in files:
+        made, others = _steps(name, rows)
+        steps += made
+        rejected += others
     return Imported(steps=tuple(steps), rejected=tuple(rejected))
 
 
@@ -123,21 +126,14 @@ def accelerator_named(word: str) -> str | None:
 
 
 def _steps(
-    file: str, rows: Iterable[tuple[int, Row]], rejected: list[RejectedRow]
-) -> list[PublishedStep]:
+    file: str, rows: Iterable[tuple[int, Row]]
+) -> tuple[list[PublishedStep], tuple[RejectedRow, ...]]:
     match = _NAME.fullmatch(file)
     accelerator = accelerator_named(match["device"]) if match else None
     if match is None or match["precision"] not in _PRECISION or accelerator is None:
         reason = "the file name does not say mode, precision, layout, versions and a known device"
-        rejected.append(RejectedRow(file=file, line=0, reason=reason))
-        return []
-    origin = partial(Origin, source=SOURCE, licence=LICENCE, file=file)
-    return understood(
-        file,
-        rows,
-        lambda row, line: _step(row, match, accelerator, origin(line=line)),
-        rejected,
-    )
+        return [], (RejectedRow(file=file, line=0, reason=reason),)
+    return TABLE.understood(file, rows, lambda row, origin: _step(row, match, accelerator, origin))
 
 
 def _step(row: Row, match: re.Match[str], accelerator: str, origin: Origin) -> PublishedStep:

@@ -26,7 +26,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -36,15 +35,8 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.features.kernels.kernel_calls import kernel_calls
 from perfmodel.features.kernels.kernel_columns import kernel_roofline
 from perfmodel.importers.kernels import collectives_table
-from perfmodel.importers.kernels.kernel_tables import (
-    UnreadableRowError,
-    joined,
-    positive,
-    table_rows,
-    tidy_files,
-    word,
-)
-from perfmodel.importers.public_tables import Row, understood
+from perfmodel.importers.kernels.kernel_tables import accelerator_named, joined, word
+from perfmodel.importers.public_tables import PublicTable, Row, find_tables, positive
 from perfmodel.importers.published import (
     Imported,
     Origin,
@@ -90,17 +82,17 @@ SAME_CALL = 0.85
 
 def read_aiconfigurator(path: Path) -> Imported:
     """Read the kernel tables, and the collectives of the same source, or one of these files."""
-    canonical = cache(Catalog.default().canonical_name)
     rejected: list[RejectedRow] = []
     kernels: list[PublishedKernel] = []
     collectives: list[PublishedCollective] = []
-    for file in tidy_files(path, (*_TABLES, collectives_table.FILE)):
+    for file in find_tables(path, (*_TABLES, collectives_table.FILE)):
         if file.name == collectives_table.FILE:
-            collectives += collectives_table.read_collectives(
-                file, "aiconfigurator", f"{SOURCE} comm", LICENCE, rejected
+            collectives, others = collectives_table.read_collectives(
+                file, "aiconfigurator", f"{SOURCE} comm", LICENCE
             )
+            rejected += others
         elif file.name in _TABLES:
-            kernels += _read_table(file, canonical, rejected)
+            kernels += _read_table(file, rejected)
         else:
             reason = f"no table of this format is called so; known are {', '.join(_TABLES)}"
             rejected.append(RejectedRow(file=file.name, line=0, reason=reason))
@@ -109,23 +101,29 @@ def read_aiconfigurator(path: Path) -> Imported:
     )
 
 
-def _read_table(
-    file: Path, canonical: Callable[[str], str], rejected: list[RejectedRow]
-) -> list[PublishedKernel]:
+def _read_table(file: Path, rejected: list[RejectedRow]) -> list[PublishedKernel]:
     op, columns, dtype_column, shape = _TABLES[file.name]
+    table = PublicTable(
+        files=(file.name,),
+        source=SOURCE,
+        licence=LICENCE,
+        columns=(*_COMMON, *columns),
+        optional=(),
+    )
 
-    def make(row: Row, line: int) -> PublishedKernel:
+    def make(row: Row, origin: Origin) -> PublishedKernel:
         return PublishedKernel(
             op=op,
-            accelerator=canonical(row["device"]),
+            accelerator=accelerator_named(row["device"]),
             dtype=word(row, dtype_column, _DTYPES),
             shape=shape(row),
             time_s=positive(row, "latency_ms") * 1e-3,
-            origin=Origin(source=SOURCE, licence=LICENCE, file=file.name, line=line),
+            origin=origin,
             kernel=joined(row["framework"], row["version"], row["kernel_source"]),
         )
 
-    made = understood(file.name, table_rows(file, (*_COMMON, *columns)), make, rejected)
+    made, others = table.records(file, make)
+    rejected += others
     return full_attention(made, rejected) if op.startswith("attention") else made
 
 
@@ -137,9 +135,7 @@ def _attention(row: Row) -> Mapping[str, float]:
     heads, kv_heads = positive(row, "num_heads"), positive(row, "num_key_value_heads")
     context = float(row["step"])
     if heads % kv_heads or not (math.isfinite(context) and context >= 0):
-        raise UnreadableRowError(
-            f"{heads:g} heads over {kv_heads:g}, {context:g} tokens of context"
-        )
+        raise ValueError(f"{heads:g} heads over {kv_heads:g}, {context:g} tokens of context")
     return {
         "batch": positive(row, "batch_size"),
         "tokens": positive(row, "isl"),
@@ -170,9 +166,7 @@ def _skew(row: Row) -> float:
         return 0.0
     name, _, exponent = said.rpartition("_")
     if name != "power_law":
-        raise UnreadableRowError(
-            f"distribution is {said!r}, neither balanced nor power_law_<exponent>"
-        )
+        raise ValueError(f"distribution is {said!r}, neither balanced nor power_law_<exponent>")
     return float(exponent)
 
 

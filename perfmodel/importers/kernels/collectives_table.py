@@ -11,19 +11,10 @@ gathered is ``ranks`` times as much.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
-from perfmodel.devices.catalog import Catalog
-from perfmodel.importers.kernels.kernel_tables import (
-    UnreadableRowError,
-    joined,
-    positive,
-    table_rows,
-    word,
-)
-from perfmodel.importers.public_tables import Row, understood
+from perfmodel.importers.kernels.kernel_tables import accelerator_named, joined, word
+from perfmodel.importers.public_tables import PublicTable, Row, positive
 from perfmodel.importers.published import Origin, PublishedCollective, RejectedRow
 
 FILE = "collectives.parquet"
@@ -44,8 +35,8 @@ _COLLECTIVES = {
 
 
 def read_collectives(
-    file: Path, source: str, origin_source: str, licence: str, rejected: list[RejectedRow]
-) -> list[PublishedCollective]:
+    file: Path, source: str, origin_source: str, licence: str
+) -> tuple[list[PublishedCollective], tuple[RejectedRow, ...]]:
     """Read the rows of one source.
 
     Parameters
@@ -55,28 +46,26 @@ def read_collectives(
     origin_source, licence : str
         For the records' origin.
     """
-    canonical = cache(Catalog.default().canonical_name)
-
-    def make(row: Row, line: int) -> PublishedCollective | None:
-        if row["source"] != source:
-            return None
-        where = Origin(source=origin_source, licence=licence, file=file.name, line=line)
-        return _collective(row, where, canonical)
-
-    made = understood(file.name, table_rows(file, _REQUIRED, _OPTIONAL), make, rejected)
-    return [record for record in made if record is not None]
+    table = PublicTable(
+        files=(FILE,),
+        source=origin_source,
+        licence=licence,
+        columns=_REQUIRED,
+        optional=_OPTIONAL,
+    )
+    return table.records(file, _collective, lambda row: bool(row["source"] == source))
 
 
-def _collective(row: Row, origin: Origin, canonical: Callable[[str], str]) -> PublishedCollective:
+def _collective(row: Row, origin: Origin) -> PublishedCollective:
     ranks, hosts = int(positive(row, "num_gpus")), int(positive(row, "num_nodes"))
     if ranks < 2 or hosts > ranks:
-        raise UnreadableRowError(f"{ranks} ranks on {hosts} hosts is no collective")
+        raise ValueError(f"{ranks} ranks on {hosts} hosts is no collective")
     library = row["backend"] or row["table"]
     collective = word(row, "collective", _COLLECTIVES)
     contributed = library == "oneccl" and collective == "all_gather"
     return PublishedCollective(
         collective=collective,
-        accelerator=canonical(row["device"]),
+        accelerator=accelerator_named(row["device"]),
         ranks=ranks,
         hosts=hosts,
         size_bytes=positive(row, "bytes") * (ranks if contributed else 1),

@@ -9,26 +9,19 @@ Reference: repository baidu-research/DeepBench, Apache-2.0.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache, partial
 from pathlib import Path
 
-from perfmodel.devices.catalog import Catalog
-from perfmodel.importers.kernels.kernel_tables import (
-    UnreadableRowError,
-    positive,
-    table_rows,
-    tidy_files,
-    word,
+from perfmodel.importers.kernels.kernel_tables import accelerator_named, word
+from perfmodel.importers.public_tables import PublicTable, Row, positive
+from perfmodel.importers.published import Imported, Origin, PublishedKernel
+
+TABLE = PublicTable(
+    files=("deepbench_ops.parquet",),
+    source="baidu-research/DeepBench results",
+    licence="Apache-2.0",
+    columns=("device", "op", "precision", "M", "N", "K", "time_ms", "fwd_ms"),
+    optional=("W", "H", "C", "R", "S", "pad_w", "pad_h", "stride_w", "stride_h"),
 )
-from perfmodel.importers.public_tables import Row, understood
-from perfmodel.importers.published import Imported, Origin, PublishedKernel, RejectedRow
-
-FILE = "deepbench_ops.parquet"
-SOURCE = "baidu-research/DeepBench results"
-LICENCE = "Apache-2.0"
-
-_REQUIRED = ("device", "op", "precision", "M", "N", "K", "time_ms", "fwd_ms")
-_CONV = ("W", "H", "C", "R", "S", "pad_w", "pad_h", "stride_w", "stride_h")
 _DTYPES = {"Float": "fp32", "16 bit inputs, 16 bit multiplication, 32 bit addition": "fp16"}
 #: Names of cards that the catalogue has under others.
 _NAMES = {"TitanX": "GTX-TITAN-X", "TitanX_Pascal": "TITAN-X-Pascal"}
@@ -36,25 +29,20 @@ _NAMES = {"TitanX": "GTX-TITAN-X", "TitanX_Pascal": "TITAN-X-Pascal"}
 
 def read_deepbench(path: Path) -> Imported:
     """Read the table, or that of a folder; one kernel a row."""
-    canonical = cache(Catalog.default().canonical_name)
-    rejected: list[RejectedRow] = []
-    kernels: list[PublishedKernel] = []
-    for file in tidy_files(path, (FILE,)):
-        make = partial(_kernel, file=file.name, canonical=canonical)
-        kernels += understood(file.name, table_rows(file, _REQUIRED, _CONV), make, rejected)
-    return Imported(kernels=tuple(kernels), rejected=tuple(rejected))
+    kernels, rejected = TABLE.records(path, _kernel)
+    return Imported(kernels=tuple(kernels), rejected=rejected)
 
 
-def _kernel(row: Row, line: int, *, file: str, canonical: Callable[[str], str]) -> PublishedKernel:
+def _kernel(row: Row, origin: Origin) -> PublishedKernel:
     op, time, shape = word(row, "op", _OPERATORS)
     name = str(row["device"])
     return PublishedKernel(
         op=op,
-        accelerator=canonical(_NAMES.get(name, name)),
+        accelerator=accelerator_named(_NAMES.get(name, name)),
         dtype=word(row, "precision", _DTYPES),
         shape=shape(row),
         time_s=positive(row, time) * 1e-3,
-        origin=Origin(source=SOURCE, licence=LICENCE, file=file, line=line),
+        origin=origin,
         kernel="deepbench",
     )
 
@@ -82,14 +70,14 @@ _STRIDES, _PADS = ("stride_h", "stride_w"), ("pad_h", "pad_w")
 
 def _square(row: Row, high: str, wide: str) -> float:
     if row[high] is None or row[high] != row[wide]:
-        raise UnreadableRowError(f"{high} and {wide} are {row[high]} and {row[wide]}; not square")
+        raise ValueError(f"{high} and {wide} are {row[high]} and {row[wide]}; not square")
     return float(row[high])
 
 
 def _outputs(size: float, kernel: float, stride: float, pad: float) -> float:
     out = (size + 2 * pad - kernel) // stride + 1
     if out < 1:
-        raise UnreadableRowError(f"{size:g} pixels with a kernel of {kernel:g} have no output")
+        raise ValueError(f"{size:g} pixels with a kernel of {kernel:g} have no output")
     return out
 
 

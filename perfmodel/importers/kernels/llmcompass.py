@@ -12,26 +12,18 @@ Inference", 2024; repository PrincetonUniversity/LLMCompass, ``ae/figure5``, BSD
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from perfmodel.importers.public_tables import (
-    Row,
-    count,
-    find_table,
-    positive,
-    read_rows,
-    text,
-    understood,
+from perfmodel.importers.public_tables import PublicTable, Row, count, positive, text
+from perfmodel.importers.published import Imported, Origin, PublishedKernel
+
+TABLE = PublicTable(
+    files=("llmcompass_kernels.csv", "llmcompass_kernels.parquet"),
+    source="PrincetonUniversity/LLMCompass ae/figure5",
+    licence="BSD-3-Clause",
+    columns=("op", "device", "M", "N", "K", "latency_ms", "throughput"),
 )
-from perfmodel.importers.published import Imported, Origin, PublishedKernel, RejectedRow
-
-FILES = ("llmcompass_kernels.csv", "llmcompass_kernels.parquet")
-SOURCE = "PrincetonUniversity/LLMCompass ae/figure5"
-LICENCE = "BSD-3-Clause"
-
-_COLUMNS = ("op", "device", "M", "N", "K", "latency_ms", "throughput")
 #: The scripts name an A100 of 80 GB beside others joined by NVLink.
 _DEVICES: Mapping[str, str] = MappingProxyType({"A100": "A100-SXM4-80GB", "MI210": "MI210"})
 _RATED: Mapping[str, str] = MappingProxyType(
@@ -44,14 +36,11 @@ _ELEMENTS_PER_UNIT = 1e9
 
 def read_llmcompass(path: Path) -> Imported:
     """Read the table, or that of a folder; one kernel a row."""
-    file = find_table(path, FILES)
-    rejected: list[RejectedRow] = []
-    rows = read_rows(file, _COLUMNS)
-    kernels = understood(file.name, rows, partial(_kernel, file=file.name), rejected)
-    return Imported(kernels=tuple(kernels), rejected=tuple(rejected))
+    kernels, rejected = TABLE.records(path, _kernel)
+    return Imported(kernels=tuple(kernels), rejected=rejected)
 
 
-def _kernel(row: Row, line: int, *, file: str) -> PublishedKernel:
+def _kernel(row: Row, origin: Origin) -> PublishedKernel:
     op, device = text(row, "op"), text(row, "device")
     if device not in _DEVICES:
         raise ValueError(f"device {device!r} is not understood")
@@ -62,7 +51,7 @@ def _kernel(row: Row, line: int, *, file: str) -> PublishedKernel:
         dtype="fp16",
         shape=shape,
         time_s=time_s,
-        origin=Origin(source=SOURCE, licence=LICENCE, file=file, line=line),
+        origin=origin,
         kernel="llmcompass",
     )
 

@@ -11,21 +11,12 @@ repository CDECatapult/mlpredict, Apache-2.0.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
-from perfmodel.devices.catalog import Catalog
-from perfmodel.importers.kernels.kernel_tables import (
-    UnreadableRowError,
-    positive,
-    table_rows,
-    tidy_files,
-)
-from perfmodel.importers.public_tables import Row, understood
+from perfmodel.importers.kernels.kernel_tables import accelerator_named
+from perfmodel.importers.public_tables import PublicTable, Row, find_tables, positive
 from perfmodel.importers.published import Imported, Origin, PublishedKernel, RejectedRow
-
-SOURCE = "CDECatapult/mlpredict prediction_model/data"
-LICENCE = "Apache-2.0"
 
 _COMMON = ("device", "precision", "optimizer", "activation_fct", "timeUsed_median", "batchsize")
 _CONV = (
@@ -36,36 +27,29 @@ _DENSE = ("dim_input", "dim_output")
 
 def read_mlpredict(path: Path) -> Imported:
     """Read both tables, or one of them; one kernel a row."""
-    canonical = cache(Catalog.default().canonical_name)
-    rejected: list[RejectedRow] = []
     kernels: list[PublishedKernel] = []
-    for file in tidy_files(path, tuple(_TABLES)):
-        columns, op, shape = _TABLES[file.name]
-        make = partial(_kernel, file=file.name, canonical=canonical, op=op, shape=shape)
-        kernels += understood(file.name, table_rows(file, (*_COMMON, *columns)), make, rejected)
-    return Imported(kernels=tuple(kernels), rejected=tuple(rejected))
+    rejected: tuple[RejectedRow, ...] = ()
+    for file in find_tables(path, tuple(_TABLES)):
+        table, op, shape = _TABLES[file.name]
+        made, others = table.records(file, partial(_kernel, op=op, shape=shape))
+        kernels, rejected = kernels + made, rejected + others
+    return Imported(kernels=tuple(kernels), rejected=rejected)
 
 
 def _kernel(
-    row: Row,
-    line: int,
-    *,
-    file: str,
-    canonical: Callable[[str], str],
-    op: str,
-    shape: Callable[[Row], Mapping[str, float]],
+    row: Row, origin: Origin, *, op: str, shape: Callable[[Row], Mapping[str, float]]
 ) -> PublishedKernel:
     if row["optimizer"] or row["activation_fct"] or row.get("use_bias"):
-        raise UnreadableRowError("several operators in one time")
+        raise ValueError("several operators in one time")
     if row["precision"] != 32:
-        raise UnreadableRowError(f"precision is {row['precision']!r}; understood is 32")
+        raise ValueError(f"precision is {row['precision']!r}; understood is 32")
     return PublishedKernel(
         op=op,
-        accelerator=canonical(row["device"]),
+        accelerator=accelerator_named(row["device"]),
         dtype="fp32",
         shape=shape(row),
         time_s=positive(row, "timeUsed_median") * 1e-3,
-        origin=Origin(source=SOURCE, licence=LICENCE, file=file, line=line),
+        origin=origin,
         kernel="tensorflow 1",
     )
 
@@ -74,7 +58,7 @@ def _conv(row: Row) -> Mapping[str, float]:
     size, kernel, stride = (positive(row, n) for n in ("matsize", "kernelsize", "strides"))
     out = -(-size // stride) if row["padding"] else (size - kernel) // stride + 1
     if out < 1:
-        raise UnreadableRowError(f"{size:g} pixels with a kernel of {kernel:g} have no output")
+        raise ValueError(f"{size:g} pixels with a kernel of {kernel:g} have no output")
     return {
         "batch": positive(row, "batchsize"),
         "c_in": positive(row, "channels_in"),
@@ -95,7 +79,20 @@ def _dense(row: Row) -> Mapping[str, float]:
     }
 
 
-_TABLES: Mapping[str, tuple[tuple[str, ...], str, Callable[[Row], Mapping[str, float]]]] = {
-    "mlpredict_conv.parquet": (_CONV, "conv2d", _conv),
-    "mlpredict_dense.parquet": (_DENSE, "gemm", _dense),
+def _table(file: str, columns: tuple[str, ...]) -> PublicTable:
+    return PublicTable(
+        files=(file,),
+        source="CDECatapult/mlpredict prediction_model/data",
+        licence="Apache-2.0",
+        columns=(*_COMMON, *columns),
+        optional=(),
+    )
+
+
+_TABLES: Mapping[str, tuple[PublicTable, str, Callable[[Row], Mapping[str, float]]]] = {
+    name: (_table(name, columns), op, shape)
+    for name, columns, op, shape in (
+        ("mlpredict_conv.parquet", _CONV, "conv2d", _conv),
+        ("mlpredict_dense.parquet", _DENSE, "gemm", _dense),
+    )
 }

@@ -13,29 +13,24 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.importers.kernels.kernel_tables import (
-    UnreadableRowError,
-    joined,
-    positive,
-    table_rows,
-    tidy_files,
-    word,
+from perfmodel.importers.kernels.kernel_tables import joined, word
+from perfmodel.importers.public_tables import PublicTable, Row, positive
+from perfmodel.importers.published import Imported, Origin, PublishedKernel
+
+TABLE = PublicTable(
+    files=("mlx_ops.parquet",),
+    source="TristanBilot/mlx-benchmark benchmarks",
+    licence="MIT",
+    columns=("chip", "backend", "operation", "shape", "value", "unit"),
+    optional=(),
 )
-from perfmodel.importers.public_tables import Row, understood
-from perfmodel.importers.published import Imported, Origin, PublishedKernel, RejectedRow
-
-FILE = "mlx_ops.parquet"
-SOURCE = "TristanBilot/mlx-benchmark benchmarks"
-LICENCE = "MIT"
-
 #: Times are printed in steps of 0.01 ms.
 _SHORTEST_MS = 0.1
-_REQUIRED = ("chip", "backend", "operation", "shape", "value", "unit")
 #: Implementation of a backend, its version left open.
 _BACKENDS: Mapping[str, str] = MappingProxyType(
     {"mlx_gpu": "mlx", "mps": "mps torch", "cuda": "torch"}
@@ -56,32 +51,29 @@ _Call = tuple[str, Mapping[str, float]]
 
 def read_mlx_benchmark(path: Path) -> Imported:
     """Read the table, or that of a folder; one kernel a row."""
-    rejected: list[RejectedRow] = []
-    kernels: list[PublishedKernel] = []
-    for file in tidy_files(path, (FILE,)):
-        make = partial(_kernel, file=file.name, device=cache(_device))
-        kernels += understood(file.name, table_rows(file, _REQUIRED), make, rejected)
-    return Imported(kernels=tuple(kernels), rejected=tuple(rejected))
+    kernels, rejected = TABLE.records(path, _kernel)
+    return Imported(kernels=tuple(kernels), rejected=rejected)
 
 
-def _kernel(row: Row, line: int, *, file: str, device: Callable[[str], str]) -> PublishedKernel:
+def _kernel(row: Row, origin: Origin) -> PublishedKernel:
     implementation = word(row, "backend", _BACKENDS)
     op, shape = word(row, "operation", _OPERATORS)(_sizes(row["shape"]))
-    accelerator = device(row["chip"])
+    accelerator = _device(row["chip"])
     time_s = positive(row, "value") * word(row, "unit", _SECONDS)
     if time_s < _SHORTEST_MS * 1e-3:
-        raise UnreadableRowError(f"shorter than {_SHORTEST_MS} ms, which two digits do not tell")
+        raise ValueError(f"shorter than {_SHORTEST_MS} ms, which two digits do not tell")
     return PublishedKernel(
         op=op,
         accelerator=accelerator,
         dtype="tf32" if op == "conv2d" and _has_tf32(accelerator) else "fp32",
         shape=shape,
         time_s=time_s,
-        origin=Origin(source=SOURCE, licence=LICENCE, file=file, line=line),
+        origin=origin,
         kernel=joined(implementation, _version(row["chip"], implementation.split()[-1])),
     )
 
 
+@cache
 def _device(chip: str) -> str:
     """Return the accelerator of a heading such as ``M2 Pro (cores: 4E+6P+16GPU) mlx 0.12.2``."""
     for card, name in _NVIDIA.items():
@@ -89,15 +81,13 @@ def _device(chip: str) -> str:
             return name
     found = _CHIP.match(chip)
     if found is None:
-        raise UnreadableRowError(
-            f"{chip.split(' - ')[0]!r} does not say how many cores its GPU has"
-        )
+        raise ValueError(f"{chip.split(' - ')[0]!r} does not say how many cores its GPU has")
     name, cores = found[1].replace(" ", "-"), int(found[2])
     for entry in (f"Apple-{name}-GPU", f"Apple-{name}-{cores}-Core-GPU"):
         spec = Catalog.default().get(entry)
         if (spec.kind, spec.core_count) == ("gpu", cores):
             return spec.name
-    raise UnreadableRowError(f"the catalogue has no {found[1]} with {cores} cores of its GPU")
+    raise ValueError(f"the catalogue has no {found[1]} with {cores} cores of its GPU")
 
 
 def _has_tf32(accelerator: str) -> bool:

@@ -15,67 +15,49 @@ ASPLOS 2025; repository sitar-lab/NeuSight, MIT.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 
-from perfmodel.devices.catalog import Catalog
-from perfmodel.importers.kernels.kernel_tables import (
-    UnreadableRowError,
-    joined,
-    positive,
-    table_rows,
-    tidy_files,
-    word,
-)
-from perfmodel.importers.public_tables import Row, understood
-from perfmodel.importers.published import Imported, Origin, PublishedKernel, RejectedRow
+from perfmodel.importers.kernels.kernel_tables import accelerator_named, joined, word
+from perfmodel.importers.public_tables import PublicTable, Row, positive
+from perfmodel.importers.published import Imported, Origin, PublishedKernel
 
-FILE = "neusight_ops.parquet"
-SOURCE = "sitar-lab/NeuSight scripts/asplos"
-LICENCE = "MIT"
-
-_REQUIRED = ("device", "op", "dtype", "B", "latency_ms")
-_OPTIONAL = (
-    "M", "N", "K", "H", "conv_cin", "conv_cout", "conv_kernel", "conv_hw", "conv_stride",
-    "conv_pad", "kernel", "torch",
+TABLE = PublicTable(
+    files=("neusight_ops.parquet",),
+    source="sitar-lab/NeuSight scripts/asplos",
+    licence="MIT",
+    columns=("device", "op", "dtype", "B", "latency_ms"),
+    optional=(
+        "M", "N", "K", "H", "conv_cin", "conv_cout", "conv_kernel", "conv_hw", "conv_stride",
+        "conv_pad", "kernel", "torch",
+    ),
 )  # fmt: skip
 _DTYPES = {"fp32": "fp32"}
 
 
 def read_neusight(path: Path) -> Imported:
     """Read the operator table, or that of a folder; one kernel a row."""
-    canonical = cache(Catalog.default().canonical_name)
-    rejected: list[RejectedRow] = []
-    kernels: list[PublishedKernel] = []
-    for file in tidy_files(path, (FILE,)):
-        make = partial(_kernel, file=file.name, canonical=canonical)
-        kernels += understood(
-            file.name,
-            table_rows(file, _REQUIRED, _OPTIONAL),
-            make,
-            rejected,
-        )
-    return Imported(kernels=tuple(kernels), rejected=tuple(rejected))
+    kernels, rejected = TABLE.records(path, _kernel)
+    return Imported(kernels=tuple(kernels), rejected=rejected)
 
 
-def _kernel(row: Row, line: int, *, file: str, canonical: Callable[[str], str]) -> PublishedKernel:
+def _kernel(row: Row, origin: Origin) -> PublishedKernel:
     op, shape = word(row, "op", OPERATORS)
     torch = str(row["torch"] or "").removeprefix("p")
     return PublishedKernel(
         op=op,
-        accelerator=canonical(row["device"]),
+        accelerator=accelerator_named(row["device"]),
         dtype=word(row, "dtype", _DTYPES),
         shape=shape(row),
         time_s=positive(row, "latency_ms") * 1e-3,
-        origin=Origin(source=SOURCE, licence=LICENCE, file=file, line=line),
+        origin=origin,
         kernel=joined("torch", torch, row["kernel"]),
     )
 
 
 def _gemm(row: Row) -> Mapping[str, float]:
     if positive(row, "B") != 1:
-        raise UnreadableRowError(f"a linear layer with B = {row['B']}; only 1 is understood")
+        raise ValueError(f"a linear layer with B = {row['B']}; only 1 is understood")
     return {name.lower(): positive(row, name) for name in ("M", "N", "K")}
 
 
@@ -89,9 +71,7 @@ def _conv(row: Row) -> Mapping[str, float]:
     stride, pad = positive(row, "conv_stride"), float(row["conv_pad"])
     out = (size + 2 * pad - kernel) // stride + 1
     if out < 1:
-        raise UnreadableRowError(
-            f"a convolution of {size:g} pixels with kernel {kernel:g} has no output"
-        )
+        raise ValueError(f"a convolution of {size:g} pixels with kernel {kernel:g} has no output")
     return {
         "batch": positive(row, "B"),
         "c_in": positive(row, "conv_cin"),

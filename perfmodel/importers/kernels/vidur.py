@@ -21,19 +21,12 @@ Reference: Agrawal et al., "Vidur", MLSys 2024; repository microsoft/vidur, MIT.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 
-from perfmodel.devices.catalog import Catalog
 from perfmodel.importers.kernels import collectives_table
-from perfmodel.importers.kernels.kernel_tables import (
-    UnreadableRowError,
-    positive,
-    table_rows,
-    tidy_files,
-)
-from perfmodel.importers.public_tables import Row, understood
+from perfmodel.importers.kernels.kernel_tables import accelerator_named
+from perfmodel.importers.public_tables import PublicTable, Row, find_tables, positive
 from perfmodel.importers.published import (
     Imported,
     Origin,
@@ -46,51 +39,47 @@ FILE = "vidur_mlp_ops.parquet"
 SOURCE = "microsoft/vidur data/profiling"
 LICENCE = "MIT"
 
-_REQUIRED = (
-    "device", "op", "median_ms", "num_tokens", "num_tensor_parallel_workers", "n_head",
-    "n_kv_head", "n_embd", "n_expanded_embd", "use_gated_mlp",
+_KERNELS = PublicTable(
+    files=(FILE,),
+    source=f"{SOURCE}/compute",
+    licence=LICENCE,
+    columns=(
+        "device", "op", "median_ms", "num_tokens", "num_tensor_parallel_workers", "n_head",
+        "n_kv_head", "n_embd", "n_expanded_embd", "use_gated_mlp",
+    ),
+    optional=(),
 )  # fmt: skip
 
 
 def read_vidur(path: Path) -> Imported:
     """Read the sub-operators, and the collectives of the same source, or one of these files."""
-    canonical = cache(Catalog.default().canonical_name)
-    rejected: list[RejectedRow] = []
     kernels: list[PublishedKernel] = []
     collectives: list[PublishedCollective] = []
-    for file in tidy_files(path, (FILE, collectives_table.FILE)):
+    rejected: tuple[RejectedRow, ...] = ()
+    for file in find_tables(path, (FILE, collectives_table.FILE)):
         if file.name == collectives_table.FILE:
-            collectives += collectives_table.read_collectives(
-                file, "vidur", f"{SOURCE}/network", LICENCE, rejected
+            collectives, others = collectives_table.read_collectives(
+                file, "vidur", f"{SOURCE}/network", LICENCE
             )
-            continue
-        make = partial(_kernel, file=file.name, canonical=canonical)
-        kernels += understood(
-            file.name,
-            table_rows(file, _REQUIRED),
-            make,
-            rejected,
-        )
-    return Imported(
-        kernels=tuple(kernels), collectives=tuple(collectives), rejected=tuple(rejected)
-    )
+        else:
+            kernels, others = _KERNELS.records(file, _kernel)
+        rejected += others
+    return Imported(kernels=tuple(kernels), collectives=tuple(collectives), rejected=rejected)
 
 
-def _kernel(row: Row, line: int, *, file: str, canonical: Callable[[str], str]) -> PublishedKernel:
+def _kernel(row: Row, origin: Origin) -> PublishedKernel:
     if row["op"] not in OPERATORS:
-        raise UnreadableRowError(
-            f"op is {row['op']!r}; understood are {', '.join(sorted(OPERATORS))}"
-        )
+        raise ValueError(f"op is {row['op']!r}; understood are {', '.join(sorted(OPERATORS))}")
     op, shape = OPERATORS[row["op"]](row)
     if any(extent != int(extent) for extent in shape.values()):
-        raise UnreadableRowError(f"{shape} does not divide into whole extents")
+        raise ValueError(f"{shape} does not divide into whole extents")
     return PublishedKernel(
         op=op,
-        accelerator=canonical(row["device"]),
+        accelerator=accelerator_named(row["device"]),
         dtype="fp16",
         shape=shape,
         time_s=positive(row, "median_ms") * 1e-3,
-        origin=Origin(source=f"{SOURCE}/compute", licence=LICENCE, file=file, line=line),
+        origin=origin,
         kernel=f"vidur {row['op']}",
     )
 

@@ -2,51 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from perfmodel.importers.language_models.cluster_run import ClusterRun
-from perfmodel.importers.public_tables import Row, count, find_table, read_rows, understood
-from perfmodel.importers.published import Imported, Origin, PublishedPlacement, RejectedRow
+from perfmodel.importers.public_tables import PublicTable, Row, count, find_tables
+from perfmodel.importers.published import Imported
 from perfmodel.importers.repeats import newest_placements
 from perfmodel.types import Precision
 
 
 def read_cluster_table(
     path: Path,
-    files: Sequence[str],
-    columns: Sequence[str],
+    table: PublicTable,
     run_of: Callable[[Row], ClusterRun],
     *,
-    source: str,
-    licence: str,
     repeated: str | None = None,
 ) -> Imported:
     """Read a table, or that of a folder; of what was printed again the newest counts.
 
     Parameters
     ----------
-    files, columns : sequence of str
-        Names that the table may have, and columns that it has; ``first_date`` is among them.
+    table : PublicTable
+        ``first_date`` is among its columns.
     run_of : callable
         What a row states; raises ValueError with the reason where it cannot be read.
     repeated : str or None
         Column that is true of rows that only stand in another layout elsewhere.
     """
-    file = find_table(path, files)
-    rejected: list[RejectedRow] = []
+    file = find_tables(path, table.files)[0]
     rows = [
         (line, row)
-        for line, row in read_rows(file, columns)
+        for line, row in table.rows(file)
         if repeated is None or str(row[repeated]).lower() != "true"
     ]
     rows.sort(key=lambda one: str(one[1]["first_date"]))
-
-    def placement(row: Row, line: int) -> PublishedPlacement:
-        return run_of(row).record(Origin(source=source, licence=licence, file=file.name, line=line))
-
-    found = understood(file.name, rows, placement, rejected)
-    return Imported(placements=newest_placements(found), rejected=tuple(rejected))
+    found, rejected = table.understood(
+        file.name, rows, lambda row, origin: run_of(row).record(origin)
+    )
+    return Imported(placements=newest_placements(found), rejected=rejected)
 
 
 def known(names: Mapping[str, str], written: str, what: str) -> str:

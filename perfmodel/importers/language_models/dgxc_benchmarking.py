@@ -26,17 +26,18 @@ from perfmodel.importers.language_models.cluster_table import (
     precision_of,
     read_cluster_table,
 )
-from perfmodel.importers.public_tables import Row, count, positive, text
+from perfmodel.importers.public_tables import PublicTable, Row, count, positive, text
 from perfmodel.importers.published import Imported
 
-FILES = ("dgxc_benchmarking.parquet", "dgxc_benchmarking.csv")
-SOURCE = "NVIDIA/dgxc-benchmarking"
-LICENCE = "MIT"
-
-_COLUMNS = (
-    "model", "precision", "num_devices", "device", "container", "step_time_s", "tokens_per_s",
-    "mfu_pct", "seq_len", "seq_len_implied", "layers", "tp", "pp", "cp", "vp", "ep", "mbs", "gbs",
-    "republished_duplicate", "first_date",
+TABLE = PublicTable(
+    files=("dgxc_benchmarking.parquet", "dgxc_benchmarking.csv"),
+    source="NVIDIA/dgxc-benchmarking",
+    licence="MIT",
+    columns=(
+        "model", "precision", "num_devices", "device", "container", "step_time_s", "tokens_per_s",
+        "mfu_pct", "seq_len", "seq_len_implied", "layers", "tp", "pp", "cp", "vp", "ep", "mbs",
+        "gbs", "republished_duplicate", "first_date",
+    ),
 )  # fmt: skip
 _DEVICES = {"H100": "H100-SXM5-80GB", "GB200": "GB200"}
 _LENGTHS, _ROUNDING = (2048, 4096, 8192), 0.03
@@ -47,15 +48,7 @@ _NAMED = {"nemo megatron": "GPT3-175B"}
 
 def read_dgxc_benchmarking(path: Path) -> Imported:
     """Read the table, or that of a folder; one placement a row."""
-    return read_cluster_table(
-        path,
-        FILES,
-        _COLUMNS,
-        _run,
-        source=SOURCE,
-        licence=LICENCE,
-        repeated="republished_duplicate",
-    )
+    return read_cluster_table(path, TABLE, _run, repeated="republished_duplicate")
 
 
 def _run(row: Row) -> ClusterRun:

@@ -16,31 +16,18 @@ Reference: mosaicml/llm-foundry, ``scripts/train/benchmarking``, Apache-2.0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
 
 from perfmodel.errors import StoreError
 from perfmodel.graph.job import Job
-from perfmodel.importers.public_tables import (
-    Row,
-    count,
-    find_table,
-    positive,
-    read_rows,
-    text,
-    understood,
-)
-from perfmodel.importers.published import Imported, Origin, PublishedPlacement, RejectedRow
+from perfmodel.importers.public_tables import PublicTable, Row, count, find_tables, positive, text
+from perfmodel.importers.published import Imported, Origin, PublishedPlacement
 from perfmodel.placement.topology.topology import Network, Node, Placement, Plan
 from perfmodel.types import Mode, Precision
 
 Meaning = TypeVar("Meaning")
-
-SOURCE = "mosaicml/llm-foundry scripts/train/benchmarking/README.md"
-LICENCE = "Apache-2.0"
-FILES = ("llm_foundry_mpt_training.csv", "scripts/train/benchmarking/README.md")
 
 #: Names of the page's columns in the tidy form; those read here.
 _PAGE_COLUMNS: Mapping[str, str] = MappingProxyType(
@@ -59,6 +46,12 @@ _PAGE_COLUMNS: Mapping[str, str] = MappingProxyType(
         "Activation Checkpointing": "act_ckpt",
         "Activation CPUOffload": "act_cpu_offload",
     }
+)
+TABLE = PublicTable(
+    files=("llm_foundry_mpt_training.csv", "scripts/train/benchmarking/README.md"),
+    source="mosaicml/llm-foundry scripts/train/benchmarking/README.md",
+    licence="Apache-2.0",
+    columns=tuple(_PAGE_COLUMNS.values()),
 )
 DEVICES: Mapping[str, str] = MappingProxyType(
     {
@@ -91,15 +84,10 @@ def read_llm_foundry(path: Path) -> Imported:
     path : Path
         The tidy CSV, the page, the folder that holds the CSV, or a clone of the repository.
     """
-    file = find_table(path, FILES)
-    origin = partial(Origin, source=SOURCE, licence=LICENCE, file=file.name)
-    is_page = file.suffix == ".md"
-    rows = _page_rows(file) if is_page else read_rows(file, tuple(_PAGE_COLUMNS.values()))
-    rejected: list[RejectedRow] = []
-    placements = understood(
-        file.name, rows, lambda row, line: _placement(row, origin(line=line)), rejected
-    )
-    return Imported(placements=tuple(placements), rejected=tuple(rejected))
+    file = find_tables(path, TABLE.files)[0]
+    rows = _page_rows(file) if file.suffix == ".md" else TABLE.rows(file)
+    placements, rejected = TABLE.understood(file.name, rows, _placement)
+    return Imported(placements=tuple(placements), rejected=rejected)
 
 
 def _page_rows(file: Path) -> list[tuple[int, Row]]:

@@ -23,31 +23,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from perfmodel.graph.job import Job
 from perfmodel.importers.language_models.llm_training_runs import RUNS, Run, config_of, plain_name
-from perfmodel.importers.public_tables import (
-    Row,
-    count,
-    find_table,
-    positive,
-    read_rows,
-    text,
-    understood,
-)
-from perfmodel.importers.published import Imported, Origin, PublishedPlacement, RejectedRow
+from perfmodel.importers.public_tables import PublicTable, Row, count, positive, text
+from perfmodel.importers.published import Imported, Origin, PublishedPlacement
 from perfmodel.placement.topology.topology import Network, Node, Placement, Plan, Schedule
 from perfmodel.placement.transformers.transformer_jobs import transformer_shape
 from perfmodel.types import Mode, Precision
 
-FILES = ("llm_training_misc.csv",)
-#: Others are read where they are filled.
-_COLUMNS = ("source", "src", "device", "framework", "model", "precision", "num_devices")
+#: Further columns are read where they are filled; rows say their source.
+TABLE = PublicTable(
+    files=("llm_training_misc.csv",),
+    source="",
+    licence="not stated",
+    columns=("source", "src", "device", "framework", "model", "precision", "num_devices"),
+)
 
 _PRECISION = {"bf16": Precision.AMP_BF16, "fp16": Precision.AMP_FP16, "fp8": Precision.FP8}
 #: What a table calls an accelerator begins so.
@@ -100,28 +95,24 @@ class _Split:
 
 def read_llm_training(path: Path) -> Imported:
     """Read the table of published training rates, or that of a folder; one placement a row."""
-    file = find_table(path, FILES)
-    rejected: list[RejectedRow] = []
-    placements = understood(
-        file.name, read_rows(file, _COLUMNS), partial(_placement, file.name), rejected
-    )
-    return Imported(placements=tuple(placements), rejected=tuple(rejected))
+    placements, rejected = TABLE.records(path, _placement)
+    return Imported(placements=tuple(placements), rejected=rejected)
 
 
-def _placement(file: str, row: Row, line: int) -> PublishedPlacement:
+def _placement(row: Row, origin: Origin) -> PublishedPlacement:
     device, devices = _device(row), count(row, "num_devices")
     is_stated = _has(row, "hidden") and _has(row, "layers")
     split = _stated_split(row, devices) if is_stated else _known_split(row, device, devices)
     job = _job(row, device, split)
     source = text(row, "src")
-    licence = next((terms for word, terms in _LICENCES.items() if word in source), "not stated")
+    licence = next((terms for word, terms in _LICENCES.items() if word in source), origin.licence)
     return PublishedPlacement(
         job=job,
         job_type=plain_name(text(row, "model")),
         batch_size=job.batch_size,
         placement=_hosts(row, device, devices, split.plan),
         step_time_s=_step_time_s(row, job, split, devices),
-        origin=Origin(source=source, licence=licence, file=file, line=line),
+        origin=replace(origin, source=source, licence=licence),
         settings={
             "framework": text(row, "framework"),
             "source": text(row, "source"),

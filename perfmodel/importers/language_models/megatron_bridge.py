@@ -28,17 +28,18 @@ from perfmodel.importers.language_models.cluster_table import (
     precision_of,
     read_cluster_table,
 )
-from perfmodel.importers.public_tables import Row, count, positive, text
+from perfmodel.importers.public_tables import PublicTable, Row, count, positive, text
 from perfmodel.importers.published import Imported
 
-FILES = ("megatron_bridge.parquet", "megatron_bridge.csv")
-SOURCE = "NVIDIA-NeMo/Megatron-Bridge"
-LICENCE = "Apache-2.0"
-
-_COLUMNS = (
-    "software", "system", "model", "num_devices", "gbs", "mbs", "seq_len", "fsdp", "tp", "pp",
-    "cp", "vp", "ep", "precision", "tokens_per_s_per_gpu", "model_tflops_per_gpu", "row_problem",
-    "republished_layout_duplicate", "first_date",
+TABLE = PublicTable(
+    files=("megatron_bridge.parquet", "megatron_bridge.csv"),
+    source="NVIDIA-NeMo/Megatron-Bridge",
+    licence="Apache-2.0",
+    columns=(
+        "software", "system", "model", "num_devices", "gbs", "mbs", "seq_len", "fsdp", "tp", "pp",
+        "cp", "vp", "ep", "precision", "tokens_per_s_per_gpu", "model_tflops_per_gpu",
+        "row_problem", "republished_layout_duplicate", "first_date",
+    ),
 )  # fmt: skip
 _SYSTEMS: Mapping[str, str] = MappingProxyType(
     {
@@ -53,15 +54,7 @@ _SYSTEMS: Mapping[str, str] = MappingProxyType(
 
 def read_megatron_bridge(path: Path) -> Imported:
     """Read the table, or that of a folder; one placement a row."""
-    return read_cluster_table(
-        path,
-        FILES,
-        _COLUMNS,
-        _run,
-        source=SOURCE,
-        licence=LICENCE,
-        repeated="republished_layout_duplicate",
-    )
+    return read_cluster_table(path, TABLE, _run, repeated="republished_layout_duplicate")
 
 
 def _run(row: Row) -> ClusterRun:

@@ -22,19 +22,20 @@ from perfmodel.graph.job import Job
 from perfmodel.importers.language_models.cluster_models import cluster_model
 from perfmodel.importers.language_models.cluster_run import ClusterRun
 from perfmodel.importers.language_models.cluster_table import degree, known, read_cluster_table
-from perfmodel.importers.public_tables import Row, count, positive, text
+from perfmodel.importers.public_tables import PublicTable, Row, count, positive, text
 from perfmodel.importers.published import Imported
 from perfmodel.placement.transformers.transformer_jobs import transformer_shape
 from perfmodel.types import Precision
 
-FILES = ("nemo_2024.csv",)
-SOURCE = "NVIDIA/NeMo docs/source/performance"
-LICENCE = "Apache-2.0"
-
-_COLUMNS = (
-    "phase", "model", "num_devices", "gbs", "mbs", "seq_len", "seq_len_k", "tp", "pp", "cp", "vp",
-    "tokens_per_s_per_gpu", "model_tflops_per_gpu", "section", "row_problem", "first_date",
-    "system", "task",
+TABLE = PublicTable(
+    files=("nemo_2024.csv",),
+    source="NVIDIA/NeMo docs/source/performance",
+    licence="Apache-2.0",
+    columns=(
+        "phase", "model", "num_devices", "gbs", "mbs", "seq_len", "seq_len_k", "tp", "pp", "cp",
+        "vp", "tokens_per_s_per_gpu", "model_tflops_per_gpu", "section", "row_problem",
+        "first_date", "system", "task",
+    ),
 )  # fmt: skip
 _SYSTEMS: Mapping[str, str] = MappingProxyType(
     {"DGX-H100": "H100-SXM5-80GB", "DGX-B200": "B200-SXM"}
@@ -43,7 +44,7 @@ _SYSTEMS: Mapping[str, str] = MappingProxyType(
 
 def read_nemo_pages(path: Path) -> Imported:
     """Read the table, or that of a folder; one placement a row."""
-    return read_cluster_table(path, FILES, _COLUMNS, _run, source=SOURCE, licence=LICENCE)
+    return read_cluster_table(path, TABLE, _run)
 
 
 def _run(row: Row) -> ClusterRun:

@@ -27,17 +27,18 @@ from types import MappingProxyType
 from perfmodel.importers.language_models.cluster_models import cluster_model
 from perfmodel.importers.language_models.cluster_run import ClusterRun
 from perfmodel.importers.language_models.cluster_table import known, read_cluster_table
-from perfmodel.importers.public_tables import Row, count, positive, text
+from perfmodel.importers.public_tables import PublicTable, Row, count, positive, text
 from perfmodel.importers.published import Imported
 from perfmodel.types import Compiler, Precision
 
-FILES = ("torchtitan.csv",)
-SOURCE = "pytorch/torchtitan docs/performance.md"
-LICENCE = "BSD-3-Clause"
-
-_COLUMNS = (
-    "value", "metric", "unit", "config", "caption", "section", "num_devices", "device",
-    "local_batch", "model", "first_date",
+TABLE = PublicTable(
+    files=("torchtitan.csv",),
+    source="pytorch/torchtitan docs/performance.md",
+    licence="BSD-3-Clause",
+    columns=(
+        "value", "metric", "unit", "config", "caption", "section", "num_devices", "device",
+        "local_batch", "model", "first_date",
+    ),
 )  # fmt: skip
 _DEVICES: Mapping[str, str] = MappingProxyType(
     {"A100-80GB": "A100-SXM4-80GB", "H100-96GB(HBM2e, Meta)": "H100-SXM5-96GB"}
@@ -48,7 +49,7 @@ _CONTEXT = re.compile(r"CP (\d+)")
 
 def read_torchtitan(path: Path) -> Imported:
     """Read the table, or that of a folder; one placement a row."""
-    return read_cluster_table(path, FILES, _COLUMNS, _run, source=SOURCE, licence=LICENCE)
+    return read_cluster_table(path, TABLE, _run)
 
 
 def _run(row: Row) -> ClusterRun:

@@ -12,33 +12,26 @@ Reference: VIA-Research/vTrain, ``data/``, MIT.
 
 from __future__ import annotations
 
-import csv
-from functools import partial
 from pathlib import Path
 
-from perfmodel.errors import StoreError
 from perfmodel.graph.job import Job
-from perfmodel.importers.public_tables import Row, count, find_table, positive, understood
-from perfmodel.importers.published import (
-    Imported,
-    Origin,
-    PublishedPlacement,
-    RejectedRow,
-    steps_alone,
-)
+from perfmodel.importers.public_tables import PublicTable, Row, count, positive
+from perfmodel.importers.published import Imported, Origin, PublishedPlacement, steps_alone
 from perfmodel.placement.topology.topology import Node, Placement, Plan
 from perfmodel.types import Mode, Precision
 
-SOURCE = "VIA-Research/vTrain data/"
-LICENCE = "MIT"
-FILES = ("ground_truth_single.csv", "data/ground_truth_single.csv")
 ACCELERATOR = "A100-SXM4-80GB"
 
 _GPUS = "# GPUs"
 _TIME = "iteration time (ms)"
-_COLUMNS = (
-    _GPUS, "global batch", "micro batch", "hidden size", "attention heads", "# layers",
-    "sequence length", "tensor parallelism", "data parallelism", "pipeline parallelism", _TIME,
+TABLE = PublicTable(
+    files=("ground_truth_single.csv", "data/ground_truth_single.csv"),
+    source="VIA-Research/vTrain data/",
+    licence="MIT",
+    columns=(
+        _GPUS, "global batch", "micro batch", "hidden size", "attention heads", "# layers",
+        "sequence length", "tensor parallelism", "data parallelism", "pipeline parallelism", _TIME,
+    ),
 )  # fmt: skip
 _MOST_OF_A_NODE = 8
 
@@ -51,24 +44,8 @@ def read_vtrain(path: Path) -> Imported:
     path : Path
         ``ground_truth_single.csv``, its folder, or a clone of the repository.
     """
-    file = find_table(path, FILES)
-    origin = partial(Origin, source=SOURCE, licence=LICENCE, file=file.name)
-    rejected: list[RejectedRow] = []
-    placements = understood(
-        file.name, _rows(file), lambda row, line: _placement(row, origin(line=line)), rejected
-    )
-    return Imported(
-        steps=steps_alone(placements), placements=tuple(placements), rejected=tuple(rejected)
-    )
-
-
-def _rows(file: Path) -> list[tuple[int, Row]]:
-    # The published file begins with a byte order mark.
-    with file.open(newline="", encoding="utf-8-sig") as handle:
-        reader = csv.DictReader(handle)
-        if missing := [name for name in _COLUMNS if name not in (reader.fieldnames or ())]:
-            raise StoreError(f"{file} lacks the columns {', '.join(missing)}.")
-        return list(enumerate(reader, start=2))
+    placements, rejected = TABLE.records(path, _placement)
+    return Imported(steps=steps_alone(placements), placements=tuple(placements), rejected=rejected)
 
 
 def _placement(row: Row, origin: Origin) -> PublishedPlacement:

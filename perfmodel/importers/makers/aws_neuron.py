@@ -22,7 +22,6 @@ Reference: aws-neuron/aws-neuron-sdk, ``general/benchmarks``, CC-BY-SA-4.0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -30,32 +29,19 @@ from typing import Any
 from perfmodel.graph.hub_models.names import hub_model
 from perfmodel.graph.job import Job
 from perfmodel.importers.makers.neuron_training import training_placement
-from perfmodel.importers.public_tables import (
-    Row,
-    count,
-    find_table,
-    positive,
-    read_rows,
-    text,
-    understood,
-)
-from perfmodel.importers.published import (
-    Imported,
-    Origin,
-    PublishedPlacement,
-    PublishedStep,
-    RejectedRow,
-)
+from perfmodel.importers.public_tables import PublicTable, Row, count, positive, text
+from perfmodel.importers.published import Imported, Origin, PublishedPlacement, PublishedStep
 from perfmodel.importers.repeats import newest_placements, one_record_each
 from perfmodel.types import Compiler, Framework, Mode, Precision
 
-FILES = ("aws_neuron.parquet", "aws_neuron.csv")
-SOURCE = "aws-neuron/aws-neuron-sdk general/benchmarks"
-LICENCE = "CC-BY-SA-4.0"
-
-_COLUMNS = (
-    "Model", "Model details", "Framework", "Inst. Type", "Batch Size", "Latency P50 (ms)",
-    "Neuron Version", "Task", "Model Data Type", "Performance [seq/sec]",
+TABLE = PublicTable(
+    files=("aws_neuron.parquet", "aws_neuron.csv"),
+    source="aws-neuron/aws-neuron-sdk general/benchmarks",
+    licence="CC-BY-SA-4.0",
+    columns=(
+        "Model", "Model details", "Framework", "Inst. Type", "Batch Size", "Latency P50 (ms)",
+        "Neuron Version", "Task", "Model Data Type", "Performance [seq/sec]",
+    ),
 )  # fmt: skip
 _RATES = ("Avg Throughput (/sec)", "Throughput (/sec)", "Throughput (inference/sec)")
 #: Chip of an instance and cores of the chip; of the largest the rows say that one chip worked.
@@ -83,18 +69,15 @@ _BODIES: Mapping[str, str] = MappingProxyType(
 
 def read_aws_neuron(path: Path) -> Imported:
     """Read the table, or that of a folder; a step or a placement a row."""
-    file = find_table(path, FILES)
-    rejected: list[RejectedRow] = []
-    found = understood(file.name, read_rows(file, _COLUMNS), partial(_record, file.name), rejected)
+    found, rejected = TABLE.records(path, _record)
     return Imported(
         steps=one_record_each(one for one in found if isinstance(one, PublishedStep)),
         placements=newest_placements(one for one in found if isinstance(one, PublishedPlacement)),
-        rejected=tuple(rejected),
+        rejected=rejected,
     )
 
 
-def _record(file: str, row: Row, line: int) -> PublishedStep | PublishedPlacement:
-    origin = Origin(source=SOURCE, licence=LICENCE, file=file, line=line)
+def _record(row: Row, origin: Origin) -> PublishedStep | PublishedPlacement:
     if row["Performance [seq/sec]"] is not None:
         return training_placement(row, origin)
     return _step(row, origin)

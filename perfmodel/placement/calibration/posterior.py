@@ -27,11 +27,7 @@ import numpy as np
 
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.observed_steps import Comparisons, ObservedSteps
-from perfmodel.placement.calibration.paired_rows import (
-    Codes,
-    ObservedColumns,
-    PairedRows,
-)
+from perfmodel.placement.calibration.paired_rows import Codes, ObservedColumns, PairedRows
 from perfmodel.placement.calibration.residual_prior import ResidualPrior
 from perfmodel.placement.calibration.step_response import Field, Responded, Response
 

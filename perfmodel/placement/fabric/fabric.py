@@ -19,12 +19,7 @@ from perfmodel.placement.fabric.host_link import (
     slot_bytes_per_s,
     with_latency,
 )
-from perfmodel.placement.fabric.hosts import (
-    Hosts,
-    assumed_network,
-    joined_hosts,
-    link_domains,
-)
+from perfmodel.placement.fabric.hosts import Hosts, assumed_network, joined_hosts, link_domains
 from perfmodel.placement.fabric.rank_groups import (
     STEADY,
     Dimension,

@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.placement.fabric.host_link import (
-    slot_bytes_per_s,
-)
+from perfmodel.placement.fabric.host_link import slot_bytes_per_s
 from perfmodel.placement.fabric.rank_groups import LinkDomains
 from perfmodel.placement.topology.links import Link, LinkClass
 from perfmodel.placement.topology.networks import default_network, network_class

@@ -13,11 +13,7 @@ import numpy.typing as npt
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.placement.fabric.groups import CommGroups
-from perfmodel.placement.fabric.host_link import (
-    link_of,
-    slot_bytes_per_s,
-    with_latency,
-)
+from perfmodel.placement.fabric.host_link import link_of, slot_bytes_per_s, with_latency
 from perfmodel.placement.topology.links import Link, LinkClass
 from perfmodel.placement.topology.networks import default_network, network_class
 from perfmodel.placement.topology.topology import Network

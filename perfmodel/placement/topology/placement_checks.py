@@ -9,13 +9,7 @@ from functools import lru_cache
 
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.placement.topology.strict_fields import LEAST_AMOUNT
-from perfmodel.placement.topology.topology import (
-    REPLICAS,
-    Offload,
-    Placement,
-    Plan,
-    Schedule,
-)
+from perfmodel.placement.topology.topology import REPLICAS, Offload, Placement, Plan, Schedule
 
 #: More accelerators than any job has; a slip of the finger above it is refused.
 MAX_ACCELERATORS = 1_000_000

@@ -15,14 +15,7 @@ from typing import Any
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
 from perfmodel.placement.transformers.transformer_shape import TransformerShape
-from perfmodel.zoo.references.language.sizes import (
-    GPT2,
-    GPT3,
-    MPT,
-    OPT,
-    OPT_OFFSET,
-    Sizes,
-)
+from perfmodel.zoo.references.language.sizes import GPT2, GPT3, MPT, OPT, OPT_OFFSET, Sizes
 
 #: What transformers builds where no length is asked for.
 _USUAL_LENGTH = 512

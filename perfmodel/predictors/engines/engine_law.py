@@ -18,7 +18,7 @@ Seven numbers beside p and l are learned; none is of a device.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -66,15 +66,6 @@ class EngineLaw:
     cache_bytes: float
     sharpness: float
     launch_s: float
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, float]) -> EngineLaw:
-        """Read back what :meth:`to_dict` gave."""
-        return cls(**{name: float(value) for name, value in values.items()})
-
-    def to_dict(self) -> dict[str, float]:
-        """Return the constants by name."""
-        return asdict(self)
 
     def time_s(self, kernels: EngineKernels, spec: AcceleratorSpec, precision: Precision) -> float:
         """Return the time of all kernels, one after another.

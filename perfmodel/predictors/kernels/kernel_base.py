@@ -7,7 +7,7 @@ group of others (:mod:`perfmodel.predictors.kernels.kernel_law`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +178,7 @@ class KernelBase:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what was learned as JSON values."""
-        laws = {name: law.to_dict() for name, law in self.laws_.items()}
+        laws = {name: asdict(law) for name, law in self.laws_.items()}
         return {"launches_s": self.launches_s_, "reached": self.reached_, "laws": laws}
 
     @classmethod

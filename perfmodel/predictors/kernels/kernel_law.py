@@ -22,8 +22,8 @@ law: what tells devices apart are cores, clock, rates, cache, watts and year.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass, fields
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -82,10 +82,6 @@ class LawConstants:
     def from_dict(cls, values: Mapping[str, float]) -> Self:
         """Read what :func:`dataclasses.asdict` gave."""
         return cls(**{field.name: values[field.name] for field in fields(cls)})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return them by name."""
-        return asdict(self)
 
 
 class LawParts(NamedTuple):

@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.errors import (
-    DamagedArtifactError,
-)
+from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.asked import Asked
 from perfmodel.features.programs import PROGRAM_BASIS, is_program

@@ -22,11 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.graph.ir import Graph
-from perfmodel.profilers.operators.dispatched import (
-    OperatorEvent,
-    is_dispatched,
-    join_operators,
-)
+from perfmodel.profilers.operators.dispatched import OperatorEvent, is_dispatched, join_operators
 from perfmodel.profilers.operators.fused_kernels import fused_names
 from perfmodel.profilers.operators.joined import JoinedOperators
 from perfmodel.profilers.operators.step_operators import StepOperators

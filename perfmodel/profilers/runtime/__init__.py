@@ -1,11 +1,6 @@
 """The device that a step runs on: one contract, whatever the device."""
 
-from perfmodel.profilers.runtime.device_runtime import (
-    DeviceRuntime,
-    Event,
-    MemoryPeak,
-    StepTime,
-)
+from perfmodel.profilers.runtime.device_runtime import DeviceRuntime, Event, MemoryPeak, StepTime
 from perfmodel.profilers.runtime.opening import open_runtime
 from perfmodel.profilers.runtime.telemetry import Telemetry, TelemetryReading
 

@@ -10,15 +10,10 @@ from typing import Any, TypeVar, final
 
 import orjson
 
-from perfmodel.devices.drivers.device_facts import DeviceFacts, device_facts_from_dict
+from perfmodel.devices.drivers.device_facts import DeviceFacts
 from perfmodel.errors import InvalidInputError, MeasurementError
-from perfmodel.profilers.runtime.device_runtime import (
-    DeviceRuntime,
-    Event,
-    MemoryPeak,
-    StepTime,
-)
-from perfmodel.profilers.runtime.telemetry import Telemetry, TelemetryReading, reading_from_dict
+from perfmodel.profilers.runtime.device_runtime import DeviceRuntime, Event, MemoryPeak, StepTime
+from perfmodel.profilers.runtime.telemetry import Telemetry, TelemetryReading
 
 _FORM = "perfmodel-device-recording/1"
 _Answer = TypeVar("_Answer")
@@ -69,17 +64,24 @@ def read_recording(source: Path | bytes) -> Recording:
         if document["form"] != _FORM:
             raise ValueError(f"its form is {document['form']!r}")
         return Recording(
-            facts=device_facts_from_dict(document["facts"]),
+            facts=DeviceFacts(**_with_tuple(document["facts"], "found_by")),
             steps=[StepTime(**one) for one in document["steps"]],
             elapsed_s=[float(one) for one in document["elapsed_s"]],
             memory=[MemoryPeak(**one) for one in document["memory"]],
-            telemetry=[reading_from_dict(one) for one in document["telemetry"]],
+            telemetry=[
+                TelemetryReading(**_with_tuple(one, "throttle_reasons"))
+                for one in document["telemetry"]
+            ],
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         where = "these bytes" if isinstance(source, bytes) else str(source)
         raise InvalidInputError(
             f"No recording of a device ({_FORM}) in {where}: {error}."
         ) from error
+
+
+def _with_tuple(plain: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {**plain, name: tuple(plain.get(name, ()))}
 
 
 @final

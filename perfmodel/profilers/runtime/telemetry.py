@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, final
-
-from perfmodel.errors import InvalidInputError
 
 #: Reasons for a lower clock that lie in how a device is run.
 _AS_RUN = ("power_cap", "clock_setting")
@@ -57,25 +54,6 @@ class TelemetryReading:
     def to_dict(self) -> dict[str, Any]:
         """Return the reading as plain JSON types."""
         return {**asdict(self), "throttle_reasons": list(self.throttle_reasons)}
-
-
-def reading_from_dict(plain: Mapping[str, Any]) -> TelemetryReading:
-    """Return the reading that :meth:`TelemetryReading.to_dict` wrote.
-
-    Raises
-    ------
-    InvalidInputError
-        A field that a reading does not have.
-    """
-    known = [field.name for field in fields(TelemetryReading)]
-    for key in plain:
-        if key not in known:
-            raise InvalidInputError(
-                f"Unknown field {key!r} of a telemetry reading; known: {', '.join(known)}.",
-                allowed=known,
-            )
-    reasons = tuple(plain.get("throttle_reasons", ()))
-    return TelemetryReading(**{**plain, "throttle_reasons": reasons})
 
 
 class Telemetry(ABC):

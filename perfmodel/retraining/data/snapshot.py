@@ -15,12 +15,7 @@ from perfmodel.importers.published import Imported
 from perfmodel.predictors.folds import Progress
 from perfmodel.retraining.data.copied_profiles import copy_profiles, records_digest
 from perfmodel.retraining.data.observed_cells import observations_digest
-from perfmodel.retraining.data.sources import (
-    OBSERVATIONS,
-    DataSources,
-    check_names,
-    is_left_out,
-)
+from perfmodel.retraining.data.sources import OBSERVATIONS, DataSources, check_names, is_left_out
 from perfmodel.retraining.settings import RetrainSettings
 from perfmodel.store.durable import write_whole
 from perfmodel.store.retraining.observed_data import (

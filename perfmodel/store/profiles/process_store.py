@@ -21,48 +21,27 @@ from perfmodel.errors import InvalidInputError, StoreError
 from perfmodel.process_records import (
     KINDS,
     ProcessRecord,
+    Repeats,
     device_of,
     kind_of,
     record_from_dict,
     record_key,
     record_to_dict,
 )
+from perfmodel.records import Provenance
 from perfmodel.store.durable import write_whole
 from perfmodel.store.profiles.profile_store import folder_name
-from perfmodel.store.profiles.profile_tables import read_table, write_table
+from perfmodel.store.profiles.profile_tables import columns_of, read_table, write_table
 
-_REPEATS = {
-    "time_s": pa.float64(), "samples_s": pa.list_(pa.float64()), "low_s": pa.float64(),
-    "high_s": pa.float64(), "other_load": pa.float64(), "noisy": pa.bool_(),
-}  # fmt: skip
+_REPEATS = columns_of(Repeats)
+#: A record says its accelerator by itself; the facts of it come first.
 _PROVENANCE = {
-    "accelerator_facts": pa.string(), "software": pa.string(), "measured_at": pa.string(),
-    "source": pa.string(), "licence": pa.string(), "threads": pa.int32(), "notes": pa.string(),
-}  # fmt: skip
-_TEXT, _COUNT, _NUMBER = pa.string(), pa.int64(), pa.float64()
+    {"accelerator": "accelerator_facts"}.get(name, name): kind
+    for name, kind in columns_of(Provenance).items()
+}
 
 #: Own columns of each kind.
-_OWN: Mapping[str, Mapping[str, pa.DataType]] = {
-    "collectives": {
-        "collective": _TEXT, "accelerator": _TEXT, "ranks": _COUNT, "hosts": _COUNT,
-        "size_bytes": _COUNT, "dtype": _TEXT, "backend": _TEXT, "cores_per_rank": _NUMBER,
-    },
-    "replicas": {
-        "job": _TEXT, "model": _TEXT, "family": _TEXT, "accelerator": _TEXT, "replicas": _COUNT,
-        "hosts": _COUNT, "sharding": _TEXT, "backend": _TEXT, "cores_per_rank": _NUMBER,
-        "peak_memory_bytes": _NUMBER,
-    },
-    "neighbours": {
-        "job": _TEXT, "model": _TEXT, "family": _TEXT, "neighbour": _TEXT, "accelerator": _TEXT,
-        "sharing": _TEXT, "alone_s": _NUMBER,
-    },
-    "loaders": {
-        "input_kind": _TEXT, "host": _TEXT, "cores": _COUNT, "workers": _COUNT,
-        "batch_size": _COUNT, "stored_bytes": _NUMBER, "files": _NUMBER, "source_pixels": _NUMBER,
-        "side_pixels": _COUNT, "sequence_length": _COUNT, "tensor_bytes": _NUMBER,
-        "locality": _TEXT,
-    },
-}  # fmt: skip
+_OWN = {name: columns_of(kind, "repeats", "provenance") for name, kind in KINDS.items()}
 
 #: The whole table of each kind.
 SCHEMAS: Mapping[str, pa.Schema] = MappingProxyType(

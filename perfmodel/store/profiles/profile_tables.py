@@ -3,67 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from perfmodel.errors import StoreError
-from perfmodel.records import Measurement, OperatorRecord, Provenance, StepRecord
+from perfmodel.records import STEP_WORDS, Measurement, OperatorRecord, Provenance, StepRecord
 from perfmodel.store.durable import whole_file
-from perfmodel.types import Compiler, MemoryFormat, Mode, Phase, Precision
+from perfmodel.types import Phase
+
+_TYPES = {
+    str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_(),
+    tuple[float, ...]: pa.list_(pa.float64()), tuple[str, ...]: pa.list_(pa.string()),
+}  # fmt: skip
+#: Counts that never grow large.
+_SMALL = frozenset({"warmup_steps", "threads"})
+
+
+def columns_of(record: type, *others: str) -> dict[str, pa.DataType]:
+    """Return the columns of a record's fields, but for some others, by their types.
+
+    Words are texts, and what has fields of its own is JSON.
+    """
+    hints = get_type_hints(record)
+    names = [one.name for one in fields(record) if one.name not in others]
+    return {name: pa.int32() if name in _SMALL else _column(hints[name]) for name in names}
+
+
+def _column(hint: Any) -> pa.DataType:
+    kinds = [kind for kind in get_args(hint) if kind is not NoneType]
+    plain = kinds[0] if len(kinds) == 1 else hint
+    if get_origin(plain) is Mapping or (isinstance(plain, type) and issubclass(plain, StrEnum)):
+        return pa.string()
+    return _TYPES[plain]
+
+
+_STEP = columns_of(StepRecord, "provenance")
+#: Columns that a file may lack: it was written before they were thought of.
+ADDED_COLUMNS = frozenset(
+    one.name for one in fields(StepRecord) if one.name in _STEP and one.default is not MISSING
+)
+#: Accelerators have a column already, of their names.
+_PROVENANCE = {
+    {"accelerator": "accelerator_facts"}.get(name, name): name for name in columns_of(Provenance)
+}
 
 STEP_SCHEMA = pa.schema(
-    [
-        ("workload_hash", pa.string()),
-        ("graph_hash", pa.string()),
-        ("model", pa.string()),
-        ("family", pa.string()),
-        ("job", pa.string()),
-        ("accelerator", pa.string()),
-        ("mode", pa.string()),
-        ("batch_size", pa.int64()),
-        ("precision", pa.string()),
-        ("memory_format", pa.string()),
-        ("compiler", pa.string()),
-        ("step_time_s", pa.float64()),
-        ("samples_s", pa.list_(pa.float64())),
-        ("low_s", pa.float64()),
-        ("high_s", pa.float64()),
-        ("spread", pa.float64()),
-        ("noisy", pa.bool_()),
-        ("warmup_steps", pa.int32()),
-        ("peak_memory_bytes", pa.float64()),
-        ("joined_share", pa.float64()),
-        ("unjoined", pa.string()),
-        ("accelerator_facts", pa.string()),
-        ("software", pa.string()),
-        ("measured_at", pa.string()),
-        ("source", pa.string()),
-        ("licence", pa.string()),
-        ("threads", pa.int32()),
-        ("notes", pa.string()),
-        ("execution", pa.string()),
-        ("device_time_s", pa.float64()),
-        ("device_busy_s", pa.float64()),
-        ("reserved_memory_bytes", pa.float64()),
-        ("energy_j", pa.float64()),
-        ("mean_power_w", pa.float64()),
-        ("clock_hz", pa.float64()),
-        ("memory_clock_hz", pa.float64()),
-        ("temperature_c", pa.float64()),
-        ("power_limit_w", pa.float64()),
-        ("throttle_reasons", pa.list_(pa.string())),
-    ]
+    {
+        **{name: kind for name, kind in _STEP.items() if name not in ADDED_COLUMNS},
+        **columns_of(Measurement, "step", "operators"),
+        **{column: columns_of(Provenance)[name] for column, name in _PROVENANCE.items()},
+        **{name: kind for name, kind in _STEP.items() if name in ADDED_COLUMNS},
+    }
 )
-
-#: Figures of the device, which files of before its runtime do not have; null where not known.
-_DEVICE = ("device_time_s", "device_busy_s", "reserved_memory_bytes", "energy_j", "mean_power_w",
-           "clock_hz", "memory_clock_hz", "temperature_c", "power_limit_w")  # fmt: skip
-#: Columns that a file may lack: it was written before they were thought of.
-ADDED_COLUMNS = frozenset({"execution", *_DEVICE, "throttle_reasons"})
 
 OPERATOR_SCHEMA = pa.schema(
     [
@@ -75,52 +73,36 @@ OPERATOR_SCHEMA = pa.schema(
     ]
 )
 
-_PLAIN = ("workload_hash", "graph_hash", "model", "family", "accelerator", "batch_size",
-          "step_time_s", "low_s", "high_s", "spread", "noisy", "warmup_steps",
-          "peak_memory_bytes")  # fmt: skip
-_ENUMS: dict[str, Any] = {
-    "mode": Mode,
-    "precision": Precision,
-    "memory_format": MemoryFormat,
-    "compiler": Compiler,
-}
-_PROVENANCE = ("measured_at", "source", "licence", "threads", "notes")
-
 
 def step_row(measurement: Measurement) -> dict[str, Any]:
     """Return the row of a measurement in the table of steps."""
     step, provenance = measurement.step, measurement.step.provenance
     return {
-        **{name: getattr(step, name) for name in (*_PLAIN, *_DEVICE, "execution")},
-        "throttle_reasons": list(step.throttle_reasons),
-        **{name: str(getattr(step, name)) for name in _ENUMS},
-        **{name: getattr(provenance, name) for name in _PROVENANCE},
-        "samples_s": list(step.samples_s),
-        "job": _json(step.job),
+        **{name: _written(getattr(step, name)) for name in _STEP},
         "joined_share": measurement.joined_share,
-        "unjoined": _json(measurement.unjoined),
-        "accelerator_facts": _json(provenance.accelerator),
-        "software": _json(provenance.software),
+        "unjoined": _written(measurement.unjoined),
+        **{column: _written(getattr(provenance, name)) for column, name in _PROVENANCE.items()},
     }
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return orjson.dumps(dict(value), option=orjson.OPT_SORT_KEYS).decode()
+    if isinstance(value, tuple):
+        return list(value)
+    return str(value) if isinstance(value, StrEnum) else value
 
 
 def measurement_of(row: Mapping[str, Any], operators: Sequence[OperatorRecord]) -> Measurement:
     """Return the measurement of a row with its operator records."""
-    step = StepRecord(
-        **{name: row[name] for name in (*_PLAIN, *_DEVICE)},
-        execution=row["execution"] or "",
-        throttle_reasons=tuple(row["throttle_reasons"] or ()),
-        **{name: enum(row[name]) for name, enum in _ENUMS.items()},
-        samples_s=tuple(row["samples_s"]),
-        job=orjson.loads(row["job"]),
-        provenance=Provenance(
-            accelerator=orjson.loads(row["accelerator_facts"]),
-            software=orjson.loads(row["software"]),
-            **{name: row[name] for name in _PROVENANCE},
-        ),
-    )
+    own = {name: row[name] for name in _STEP}
+    own |= {name: word(row[name]) for name, word in STEP_WORDS.items()}
+    own |= {name: tuple(row[name] or ()) for name in ("samples_s", "throttle_reasons")}
+    own |= {"job": orjson.loads(row["job"]), "execution": row["execution"] or ""}
+    origin = {name: row[column] for column, name in _PROVENANCE.items()}
+    origin |= {name: orjson.loads(origin[name]) for name in ("accelerator", "software")}
     return Measurement(
-        step=step,
+        step=StepRecord(**own, provenance=Provenance(**origin)),
         operators=tuple(operators),
         joined_share=row["joined_share"],
         unjoined=orjson.loads(row["unjoined"]),
@@ -195,7 +177,3 @@ def _with_added(table: pa.Table, schema: pa.Schema) -> pa.Table:
         if name in ADDED_COLUMNS and name not in table.column_names:
             table = table.append_column(name, pa.nulls(table.num_rows, schema.field(name).type))
     return table
-
-
-def _json(value: Mapping[str, Any]) -> str:
-    return orjson.dumps(dict(value), option=orjson.OPT_SORT_KEYS).decode()

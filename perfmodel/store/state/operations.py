@@ -11,16 +11,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import partial
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Select,
-    and_,
-    delete,
-    func,
-    insert,
-    select,
-)
+from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, insert, select
 
 from perfmodel.store.sql import leases
 from perfmodel.store.sql.leases import LeasedStore

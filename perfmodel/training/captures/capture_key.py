@@ -17,6 +17,7 @@ import perfmodel.zoo
 from perfmodel.devices.extras import installed_version
 from perfmodel.features.steps.sketch import SKETCH_VERSION
 from perfmodel.graph.job import Job
+from perfmodel.records import as_plain
 from perfmodel.types import Compiler, MemoryFormat, Precision
 from perfmodel.zoo.references.reference import REGISTER
 
@@ -61,21 +62,13 @@ def capture_key(job: Job) -> str:
         32 hexadecimal digits; equal for jobs of one :func:`capture_view`.
     """
     view = capture_view(job)
-    document: dict[str, Any] = {name: _plain(getattr(view, name)) for name in _FIELDS}
+    document: dict[str, Any] = {name: as_plain(getattr(view, name)) for name in _FIELDS}
     document["sketch"] = SKETCH_VERSION
     document["libraries"] = _versions()
     if (job.model or "").startswith("zoo/"):
         document["zoo"] = _zoo_digest(str(job.model).removeprefix("zoo/"))
     text = orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(text).hexdigest()[:32]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [_plain(inner) for inner in value]
-    return str(value) if isinstance(value, str) else value
 
 
 @cache

@@ -18,9 +18,7 @@ from perfmodel.errors import PerfModelError
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.placement.data_parallel.step_profile import StepProfile, step_profile
-from perfmodel.placement.memory.memory_profile import (
-    PROFILE_VERSION as MEMORY_VERSION,
-)
+from perfmodel.placement.memory.memory_profile import PROFILE_VERSION as MEMORY_VERSION
 from perfmodel.placement.memory.memory_profile import MemoryProfile, memory_profile
 from perfmodel.store.sketches import SketchFiles
 from perfmodel.training.captures.capture_key import capture_key, capture_view

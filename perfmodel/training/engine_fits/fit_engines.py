@@ -11,11 +11,10 @@ chip, and 90 % of the errors lie within.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -35,6 +34,7 @@ from perfmodel.predictors.engines.engine_kernels import EngineKernels, engine_ke
 from perfmodel.predictors.engines.engine_law import EngineLaw, is_covered
 from perfmodel.training.captures.capture_key import capture_key
 from perfmodel.training.placement_fits.fitted_file import document, rounded
+from perfmodel.training.placement_rows.script_rows import is_locked
 
 #: The format whose rows teach.
 FORMAT = "mlperf-inference"
@@ -87,17 +87,6 @@ def rows_of(steps: Iterable[PublishedStep]) -> list[EngineRow]:
     return rows
 
 
-def is_locked(accelerator: str) -> bool:
-    """Tell whether a device belongs to the fifth that no constant is fitted on.
-
-    Examples
-    --------
-    >>> is_locked("T4")
-    False
-    """
-    return hashlib.sha256(accelerator.encode()).digest()[0] % 5 == 0
-
-
 SOURCE = "MLPerf inference, closed division: Offline and SingleStream by TensorRT on NVIDIA GPUs"
 
 #: What is expected of each constant, and how far off that may be, in logarithms.
@@ -130,7 +119,7 @@ def fit(data: Path) -> dict[str, Any]:
     rows = [row for row in engine_rows(data) if not is_locked(row.spec.name)]
     errors = np.abs(errors_left_out(rows))
     constants = {
-        "law": fit_law(rows).to_dict(),
+        "law": asdict(fit_law(rows)),
         "half_width": {
             "batched": _ninety(errors[[row.job.batch_size > 1 for row in rows]]),
             "single": _ninety(errors[[row.job.batch_size == 1 for row in rows]]),
@@ -169,7 +158,7 @@ def errors_left_out(rows: Sequence[EngineRow]) -> FloatArray:
 
 
 def _law(logs: FloatArray) -> EngineLaw:
-    return EngineLaw.from_dict(dict(zip(EXPECTED, np.exp(logs).tolist(), strict=True)))
+    return EngineLaw(**dict(zip(EXPECTED, np.exp(logs).tolist(), strict=True)))
 
 
 def _scale(row: EngineRow) -> float:

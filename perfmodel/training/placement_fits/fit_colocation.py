@@ -16,9 +16,7 @@ import numpy as np
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.importers.jobs.gavel_throughputs import JOBS, SOURCE
 from perfmodel.placement.least_squares import dampened, least_squares
-from perfmodel.placement.sharing.job_load import (
-    job_type_parts,
-)
+from perfmodel.placement.sharing.job_load import job_type_parts
 from perfmodel.placement.sharing.pair_model import Likeness, PairLaw, PairModel
 from perfmodel.training.placement_fits.fitted_file import document
 from perfmodel.training.placement_rows.pair_rows import (

@@ -33,11 +33,7 @@ from perfmodel.placement.calibration.calibration import Calibration, calibrate
 from perfmodel.placement.calibration.correcting.unobserved_script import UnobservedScript
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.residual_prior import ResidualPrior
-from perfmodel.placement.calibration.script_gap import (
-    OF_SCRIPTS,
-    LinkGap,
-    ScriptGap,
-)
+from perfmodel.placement.calibration.script_gap import OF_SCRIPTS, LinkGap, ScriptGap
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field
 from perfmodel.placement.estimate import StepParts

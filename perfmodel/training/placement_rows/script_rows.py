@@ -47,15 +47,15 @@ class Measured(NamedTuple):
 TABLES = ("sia", "gavel")
 
 
-def is_locked(model: str) -> bool:
-    """Tell whether a job belongs to the fifth that nothing is chosen by.
+def is_locked(name: str) -> bool:
+    """Tell whether a job, or a device, belongs to the fifth that nothing is chosen or fitted by.
 
     Examples
     --------
     >>> is_locked("zoo/lstm-lm"), is_locked("zoo/resnet50-v1.5")
     (True, False)
     """
-    return hashlib.sha256(model.encode()).digest()[0] % 5 == 0
+    return hashlib.sha256(name.encode()).digest()[0] % 5 == 0
 
 
 def script_groups(

@@ -20,6 +20,7 @@ from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import json_of, json_response
 from service.http.documentation import json_body, problems, schema_ref
 from service.http.errors import not_found
+from service.routes.in_threads import in_threads
 from service.routes.paging import Cursor, Limit, page_response
 from service.schemas.state_bodies import (
     CampaignEntered,
@@ -128,15 +129,12 @@ async def create(request: Request) -> Response:
     summary="Campaigns, newest first",
     responses={200: {"model": CampaignsAnswer}, **problems(422, 503)},
 )
-async def campaigns(request: Request, cursor: Cursor = None, limit: Limit = 100) -> Response:
+@in_threads
+def campaigns(request: Request, cursor: Cursor = None, limit: Limit = 100) -> Response:
     """List campaigns with how far they are, in pages."""
     state = dispatcher_of(request).state
-
-    def answered() -> Response:
-        page = state.campaigns.page(cursor=cursor, limit=limit)
-        return page_response("campaigns", page, lambda campaign: _entry(state, campaign))
-
-    return await dispatcher_of(request).threads.run(answered)
+    page = state.campaigns.page(cursor=cursor, limit=limit)
+    return page_response("campaigns", page, lambda campaign: _entry(state, campaign))
 
 
 @router.get(
@@ -144,16 +142,13 @@ async def campaigns(request: Request, cursor: Cursor = None, limit: Limit = 100)
     summary="One campaign",
     responses={200: {"model": CampaignShown}, **problems(404, 503)},
 )
-async def campaign(request: Request, name: str) -> Response:
+@in_threads
+def campaign(request: Request, name: str) -> Response:
     """Say how far a campaign is, when it ends, and how its machines drifted."""
     state = dispatcher_of(request).state
-
-    def shown() -> dict[str, Any]:
-        references = state.campaign_references.of_campaign(name)
-        listed = [reference_to_dict(reference) for reference in references]
-        return {**_entry(state, _found(state, name)), "references": listed}
-
-    return json_response(await dispatcher_of(request).threads.run(shown))
+    references = state.campaign_references.of_campaign(name)
+    listed = [reference_to_dict(reference) for reference in references]
+    return json_response({**_entry(state, _found(state, name)), "references": listed})
 
 
 @router.get(
@@ -161,7 +156,8 @@ async def campaign(request: Request, name: str) -> Response:
     summary="What was measured",
     responses={200: {"model": CampaignTasksAnswer}, **problems(404, 422, 503)},
 )
-async def results(
+@in_threads
+def results(
     request: Request,
     name: str,
     state: Annotated[TaskState | None, Query(description="In this state only.")] = None,
@@ -170,13 +166,9 @@ async def results(
 ) -> Response:
     """List the tasks of a campaign with what came of them, in pages, those entered last first."""
     kept = dispatcher_of(request).state
-
-    def answered() -> Response:
-        _found(kept, name)
-        page = kept.campaigns.tasks(name, state=state, cursor=cursor, limit=limit)
-        return page_response("tasks", page, task_to_dict)
-
-    return await dispatcher_of(request).threads.run(answered)
+    _found(kept, name)
+    page = kept.campaigns.tasks(name, state=state, cursor=cursor, limit=limit)
+    return page_response("tasks", page, task_to_dict)
 
 
 @router.get(
@@ -215,16 +207,13 @@ async def events(
     summary="End a campaign",
     responses={200: {"model": CampaignEntry}, **problems(404, 503)},
 )
-async def cancel(request: Request, name: str) -> Response:
+@in_threads
+def cancel(request: Request, name: str) -> Response:
     """End a campaign: what waits is not begun, what runs is dropped, what is done stays."""
     state = dispatcher_of(request).state
-
-    def cancelled() -> dict[str, Any]:
-        _found(state, name)
-        state.campaigns.cancel(name)
-        return _entry(state, _found(state, name))
-
-    return json_response(await dispatcher_of(request).threads.run(cancelled))
+    _found(state, name)
+    state.campaigns.cancel(name)
+    return json_response(_entry(state, _found(state, name)))
 
 
 def _found(state: State, name: str) -> Campaign:

@@ -15,6 +15,7 @@ from service.dispatch.dispatcher import dispatcher_of
 from service.feedback.drift_report import DriftReport
 from service.http.bodies import json_of, json_response
 from service.http.documentation import json_body, problems
+from service.routes.in_threads import in_threads
 from service.routes.learning.campaigns import POLICY_SCHEMA
 from service.schemas.state_bodies import (
     AlarmsAcknowledgedAnswer,
@@ -96,7 +97,8 @@ async def campaign(request: Request) -> Response:
     summary="Say that alarms are known of",
     responses={200: {"model": AlarmsAcknowledgedAnswer}, **problems(422, 503)},
 )
-async def acknowledge(
+@in_threads
+def acknowledge(
     request: Request,
     alarm: Annotated[
         str | None, Query(max_length=64, description="Its `id`; all open ones unless given.")
@@ -104,13 +106,9 @@ async def acknowledge(
     note: Annotated[str, Query(max_length=1_000, description="Kept with the alarm.")] = "",
 ) -> Response:
     """Note who knows of alarms; they stay open until the residuals are fine again."""
-    alarms, caller = dispatcher_of(request).state.alarms, caller_of(request)
-
-    def acknowledged() -> int:
-        # Not every text can be asked of a database.
-        if alarm is not None and not alarm.isalnum():
-            return 0
-        return alarms.acknowledge(alarm, by=caller, note=note or None)
-
-    changed = await dispatcher_of(request).threads.run(acknowledged)
+    alarms = dispatcher_of(request).state.alarms
+    # Not every text can be asked of a database.
+    if alarm is not None and not alarm.isalnum():
+        return json_response({"acknowledged": 0})
+    changed = alarms.acknowledge(alarm, by=caller_of(request), note=note or None)
     return json_response({"acknowledged": changed})

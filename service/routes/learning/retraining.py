@@ -19,6 +19,7 @@ from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import json_of, json_response
 from service.http.documentation import json_body, problems
 from service.http.errors import not_found
+from service.routes.in_threads import in_threads
 from service.routes.paging import Cursor, Limit, page_response
 from service.schemas.state_bodies import (
     RetrainingEntered,
@@ -104,7 +105,8 @@ async def retrain(request: Request) -> Response:
     summary="Retrainings, newest first",
     responses={200: {"model": RetrainingsAnswer}, **problems(422, 503)},
 )
-async def retrainings(
+@in_threads
+def retrainings(
     request: Request,
     model: Annotated[str | None, Query(description="Of this model only.")] = None,
     cursor: Cursor = None,
@@ -112,12 +114,8 @@ async def retrainings(
 ) -> Response:
     """List retrainings with how far they are and what was decided, in pages."""
     state = dispatcher_of(request).state
-
-    def answered() -> Response:
-        page = state.retrainings.page(model=model, cursor=cursor, limit=limit)
-        return page_response("retrainings", page, retraining_to_dict)
-
-    return await dispatcher_of(request).threads.run(answered)
+    page = state.retrainings.page(model=model, cursor=cursor, limit=limit)
+    return page_response("retrainings", page, retraining_to_dict)
 
 
 @router.get(
@@ -125,11 +123,10 @@ async def retrainings(
     summary="One retraining",
     responses={200: {"model": RetrainingEntry}, **problems(404, 503)},
 )
-async def retraining(request: Request, name: str) -> Response:
+@in_threads
+def retraining(request: Request, name: str) -> Response:
     """Say how far a retraining is, phase by phase, and what the gate decided."""
-    state = dispatcher_of(request).state
-    found = await dispatcher_of(request).threads.run(_found, state, name)
-    return json_response(retraining_to_dict(found))
+    return json_response(retraining_to_dict(_found(dispatcher_of(request).state, name)))
 
 
 @router.get(
@@ -137,7 +134,8 @@ async def retraining(request: Request, name: str) -> Response:
     summary="What a retraining has said",
     responses={200: {"model": RetrainingLogAnswer}, **problems(404, 422, 503)},
 )
-async def log(
+@in_threads
+def log(
     request: Request,
     name: str,
     after: Annotated[int, Query(ge=0, description="`number` of the last line known.")] = 0,
@@ -145,13 +143,9 @@ async def log(
 ) -> Response:
     """Return lines of its log, oldest first, wherever it runs, and while it does."""
     state = dispatcher_of(request).state
-
-    def answered() -> dict[str, Any]:
-        _found(state, name)
-        lines = state.retraining_log.lines(name, after=after, limit=limit)
-        return {"lines": [asdict(line) for line in lines]}
-
-    return json_response(await dispatcher_of(request).threads.run(answered))
+    _found(state, name)
+    lines = state.retraining_log.lines(name, after=after, limit=limit)
+    return json_response({"lines": [asdict(line) for line in lines]})
 
 
 @router.delete(
@@ -159,22 +153,18 @@ async def log(
     summary="End a retraining",
     responses={200: {"model": RetrainingEntry}, **problems(404, 409, 503)},
 )
-async def cancel(request: Request, name: str) -> Response:
+@in_threads
+def cancel(request: Request, name: str) -> Response:
     """End a retraining without a result; 409 where it has ended, or its version is published."""
     state = dispatcher_of(request).state
-
-    def cancelled() -> Retraining:
-        before = _found(state, name)
-        if not state.retrainings.cancel(name):
-            raise OvertakenError(
-                f"The retraining {name} is {before.state.value}"
-                f"{', and its version is being published' if before.state.is_open else ''}; it "
-                "cannot be cancelled any more."
-            )
-        return _found(state, name)
-
-    found = await dispatcher_of(request).threads.run(cancelled)
-    return json_response(retraining_to_dict(found))
+    before = _found(state, name)
+    if not state.retrainings.cancel(name):
+        raise OvertakenError(
+            f"The retraining {name} is {before.state.value}"
+            f"{', and its version is being published' if before.state.is_open else ''}; it "
+            "cannot be cancelled any more."
+        )
+    return json_response(retraining_to_dict(_found(state, name)))
 
 
 def _asked(body: object) -> tuple[str, str, dict[str, Any]]:

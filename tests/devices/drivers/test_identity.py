@@ -10,7 +10,7 @@ from perfmodel.devices.cpu_bench import Rates
 from perfmodel.devices.drivers.device_facts import DeviceFacts, merge_facts
 from perfmodel.devices.drivers.driver import same_device
 from perfmodel.devices.drivers.identity import _pci_names, describe, identify, own_name
-from perfmodel.errors import InvalidInputError, MeasurementError
+from perfmodel.errors import MeasurementError
 
 CATALOG = Catalog.default()
 
@@ -123,7 +123,3 @@ def test_facts_of_the_driver_stand_before_those_of_torch() -> None:
     )
     assert (both.memory_bytes, both.core_count, both.driver) == (22.5 * 2**30, 58, "580.65")
     assert both.found_by == ("nvml", "torch")
-    with pytest.raises(InvalidInputError, match="need name and backend"):
-        from perfmodel.devices.drivers.device_facts import device_facts_from_dict
-
-        device_facts_from_dict({"name": "L4", "colour": "green"})

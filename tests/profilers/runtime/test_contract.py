@@ -10,12 +10,16 @@ import pytest
 import torch
 from fake_torch import FakeOutOfMemoryError, FakeTorch
 
-from perfmodel.devices.drivers.device_facts import device_facts_from_dict
 from perfmodel.errors import InvalidInputError, MeasurementError
 from perfmodel.profilers.runtime import DeviceRuntime, MemoryPeak, StepTime, open_runtime
 from perfmodel.profilers.runtime.accelerator import AcceleratorRuntime
 from perfmodel.profilers.runtime.cpu import CpuRuntime
-from perfmodel.profilers.runtime.replay import RecordingRuntime, ReplayRuntime, read_recording
+from perfmodel.profilers.runtime.replay import (
+    Recording,
+    RecordingRuntime,
+    ReplayRuntime,
+    read_recording,
+)
 
 
 def accelerator() -> DeviceRuntime:
@@ -67,7 +71,8 @@ def test_facts_name_the_device_and_survive_a_way_through_json(runtime: DeviceRun
     facts = runtime.facts
     assert facts.name
     assert facts.found_by
-    assert device_facts_from_dict(facts.to_dict()) == facts
+    told = read_recording(Recording(facts=facts).to_json())
+    assert told.facts == facts
     assert runtime.torch_device.split(":")[0] in ("cpu", "cuda", "xpu")
 
 
@@ -122,6 +127,9 @@ def test_what_was_not_recorded_is_not_made_up() -> None:
         ReplayRuntime(RecordingRuntime(CpuRuntime()).recording).peak_memory()
     with pytest.raises(InvalidInputError, match="No recording"):
         read_recording(b'{"form": "another"}')
+    written = RecordingRuntime(CpuRuntime()).recording.to_json()
+    with pytest.raises(InvalidInputError, match="colour"):
+        read_recording(written.replace(b'"backend"', b'"colour": "green", "backend"'))
 
 
 def test_an_accelerator_is_timed_by_its_own_queue() -> None:

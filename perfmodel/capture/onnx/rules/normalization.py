@@ -166,9 +166,9 @@ def _softmax(call: Call) -> Value:
     return softmax(call, value, axis, name)
 
 
-def softmax(call: Call, value: Value, dim: int, name: str = "_softmax", mark: str = "") -> Value:
+def softmax(call: Call, value: Value, dim: int, name: str = "_softmax") -> Value:
     """Write a softmax along one axis."""
-    return call.emit(name, [value], value.shape, mark=mark, dim=dim, half_to_float=False)
+    return call.emit(name, [value], value.shape, dim=dim, half_to_float=False)
 
 
 @translates("LpNormalization")

@@ -31,11 +31,7 @@ from perfmodel.placement.calibration.residual_prior import (
     placement_shapes,
 )
 from perfmodel.placement.calibration.step_cells import SingleStep
-from perfmodel.placement.calibration.step_response import (
-    Field,
-    Responded,
-    Response,
-)
+from perfmodel.placement.calibration.step_response import Field, Responded, Response
 from perfmodel.placement.estimate import StepNumbers
 from perfmodel.placement.plain_numbers import PlainNumbers
 

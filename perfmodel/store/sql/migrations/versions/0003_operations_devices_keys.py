@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0003"
 down_revision = "0002"
-branch_labels = None
-depends_on = None
 
 _ROW_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _REGISTERED = "hash, mode, batch_size, tokens_per_sample, created_at"

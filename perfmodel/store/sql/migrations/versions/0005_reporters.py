@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0005"
 down_revision = "0004"
-branch_labels = None
-depends_on = None
 
 _OLD, _NEW = "uq_observations_family_key", "uq_observations_family_reporter_key"
 _INDICES = {

@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0009"
 down_revision = "0008"
-branch_labels = None
-depends_on = None
 
 _ROW_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _TABLES = ("shadow_answers", "shadow_runs", "asked_questions")
