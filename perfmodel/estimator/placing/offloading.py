@@ -11,6 +11,7 @@ from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.single.plan_engine import transformer_training
 from perfmodel.placement.estimate import StepParts
+from perfmodel.placement.memory.in_flight import micro_batches_in_flight
 from perfmodel.placement.memory.memory import activation_share, memory_plan
 from perfmodel.placement.memory.memory_parts import memory_parts
 from perfmodel.placement.offload.host_traffic import HostTraffic, copied_bytes_per_s
@@ -91,12 +92,17 @@ def _traffic(prepared: PreparedJob, placement: ResolvedPlacement) -> HostTraffic
     held = memory_parts(profile, memory_plan(replace(plan, offload=()), placement.count, job))
     activations = float(held.activation_corners.max())
     gone = 1.0 - _left(prepared) if Offload.ACTIVATIONS in plan.offload else 0.0
+    in_flight = float(
+        micro_batches_in_flight(
+            plan.pipeline, job.accumulation_steps, plan.schedule, plan.virtual_stages
+        )
+    )
     updates = Offload.OPTIMIZER in plan.offload
     stay = Offload.PARAMETERS in plan.offload
     return HostTraffic(
         parameter_bytes=parameters if stay else 0.0,
         gradient_bytes=trained if updates else 0.0,
-        activation_bytes=gone * activations / _in_flight(plan, job.accumulation_steps),
+        activation_bytes=gone * activations / in_flight,
         returned_bytes=trained if updates and not stay else 0.0,
         updated=placement.fullest_host * trained / number_bytes if updates else 0.0,
     )
@@ -111,11 +117,6 @@ def _left(prepared: PreparedJob) -> float:
 
 def _shards(plan: Plan) -> float:
     return (plan.data or 1) * plan.context / plan.replicate
-
-
-def _in_flight(plan: Plan, batches: int) -> float:
-    """Return the micro-batches whose activations the fullest stage holds at a time."""
-    return float(min(plan.pipeline, batches)) if plan.pipeline > 1 else 1.0
 
 
 def _check(prepared: PreparedJob, placement: ResolvedPlacement) -> None:

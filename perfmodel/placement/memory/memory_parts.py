@@ -37,6 +37,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.features.arrays import Columns, FloatArray
+from perfmodel.placement.memory.in_flight import micro_batches_in_flight
 from perfmodel.placement.memory.memory_profile import MemoryProfile
 from perfmodel.placement.topology.topology import Offload, Schedule
 
@@ -138,7 +139,9 @@ def memory_parts(profile: MemoryProfile, plan: MemoryPlan | None = None) -> Memo
         None: one accelerator.
     """
     plan = plan or MemoryPlan()
-    in_flight = _in_flight(plan)
+    in_flight = micro_batches_in_flight(
+        plan.pipeline, plan.micro_batches, plan.schedule, plan.virtual_stages
+    )
     # Of the activations of one micro-batch the first stage keeps so many times its share.
     whole = np.where(plan.sequence_parallel, 0.0, _WHOLE_SHARE)
     split = (1 - whole) / plan.tensor + whole
@@ -245,18 +248,6 @@ def _passing(profile: MemoryProfile, plan: MemoryPlan, in_flight: FloatArray) ->
         return corners
     copies = np.minimum(0.5 * (1 - plan.expert_share) * profile.parameter_bytes, corners)
     return np.asarray(corners - copies * (1 - 1 / np.atleast_1d(in_flight)[:, None]))
-
-
-def _in_flight(plan: MemoryPlan) -> FloatArray:
-    """Return how many micro-batches the first stage holds at most."""
-    pipeline = np.asarray(plan.pipeline, dtype=np.float64)
-    batches = np.asarray(plan.micro_batches, dtype=np.float64)
-    in_flight = np.where(pipeline > 1, batches, 1.0)
-    if plan.schedule is not Schedule.GPIPE:
-        in_flight = np.minimum(in_flight, pipeline)
-    if plan.schedule is Schedule.INTERLEAVED:
-        in_flight = in_flight * (1 + (pipeline - 1) / (pipeline * plan.virtual_stages))
-    return in_flight
 
 
 def _own_share(

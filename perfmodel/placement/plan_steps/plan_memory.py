@@ -35,6 +35,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.features.arrays import FloatArray
+from perfmodel.placement.memory.in_flight import micro_batches_in_flight
 from perfmodel.placement.plan_steps.plan_cells import (
     SCHEDULES,
     Checkpointing,
@@ -42,7 +43,6 @@ from perfmodel.placement.plan_steps.plan_cells import (
     PlanColumns,
     ShapeColumns,
 )
-from perfmodel.placement.topology.topology import Schedule
 
 _HALF_BYTES = 2.0
 #: Logits and their gradient in 16 bits, copy and gradient in fp32.
@@ -206,7 +206,7 @@ def _activations(
     again = np.where(full | (plan.checkpointing == Checkpointing.SELECTIVE), scores, 0.0)
     again = again + np.where(full, kept, 0.0)
     layer = np.where(full, inputs, whole)
-    ahead = np.where(plan.pipeline > 1, _in_flight(plan, is_last=is_last), 1.0)
+    ahead = _in_flight(plan, is_last=is_last)
     ends_here = is_last | (plan.pipeline == 1)
     words = np.where(ends_here, shape.has_head * shape.vocabulary / plan.tensor, 0.0)
     return np.asarray(tokens * (wide * (ahead * layers * layer + again) + _WORD_BYTES * words))
@@ -214,10 +214,10 @@ def _activations(
 
 def _in_flight(plan: PlanColumns, *, is_last: bool) -> FloatArray:
     """Return how many micro-batches a stage holds at most."""
-    p, v, n = plan.pipeline, np.maximum(plan.virtual_stages, 1), plan.micro_batches
-    steady = np.minimum(n, 1.0 if is_last else p)
-    ahead = (v - 1) * p + (0.0 if is_last else 2 * (p - 1)) + 1
-    interleaved = np.minimum(n, ahead / v)
-    held = np.where(plan.schedule == SCHEDULES.index(Schedule.GPIPE), n, steady)
-    is_chunked = (plan.schedule == SCHEDULES.index(Schedule.INTERLEAVED)) & (v > 1)
-    return np.asarray(np.where(is_chunked, interleaved, held))
+    found = np.empty(len(plan.pipeline))
+    for code in np.unique(plan.schedule).tolist():
+        rows = plan.schedule == code
+        own = (plan.pipeline[rows], plan.micro_batches[rows])
+        chunks = plan.virtual_stages[rows]
+        found[rows] = micro_batches_in_flight(*own, SCHEDULES[int(code)], chunks, is_last=is_last)
+    return found

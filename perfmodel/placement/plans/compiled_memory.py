@@ -19,6 +19,7 @@ import math
 
 import numpy as np
 
+from perfmodel.placement.memory.in_flight import micro_batches_in_flight
 from perfmodel.placement.plan_steps.plan_cells import (
     Checkpointing,
     PlanChoice,
@@ -56,7 +57,11 @@ def _activation_bytes(shape: TransformerShape, choice: PlanChoice) -> float:
         layer = outputs
     else:
         layer = shape.shared_activation_bytes / norms + shape.split_activation_bytes / plan.tensor
-    ahead = min(choice.micro_batches, plan.pipeline)
+    ahead = float(
+        micro_batches_in_flight(
+            plan.pipeline, choice.micro_batches, plan.schedule, plan.virtual_stages
+        )
+    )
     layers = ahead * math.ceil(shape.layers / plan.pipeline)
     once = outputs if again is Checkpointing.FULL else 0.0
     words = _WORD_BYTES * shape.vocabulary / plan.tensor if shape.has_head else 0.0

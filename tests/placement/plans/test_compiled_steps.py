@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from perfmodel.placement.plan_steps.plan_exchanges import exchanges
 from perfmodel.placement.plans.compiled_memory import compiled_memory_bytes
 from perfmodel.placement.plans.plan_answer import TransformerTraining, plan_answer
 from perfmodel.placement.topology.parse import parse_placement
+from perfmodel.placement.topology.topology import Schedule
 from perfmodel.types import Mode, Precision
 
 CATALOG = Catalog.default()
@@ -112,6 +114,20 @@ def test_plans_divide_compiled_memory() -> None:
     )
     assert split == pytest.approx(one / 4, rel=0.01)
     assert sharded < one
+
+
+def test_schedules_hold_as_many_micro_batches_as_they_run_ahead() -> None:
+    def passing(**plan: Any) -> float:
+        held = compiled_memory_bytes(TRAINING, choice(1, 16, pipeline=4, **plan))
+        return held - compiled_memory_bytes(TRAINING, choice(1, 1, pipeline=4))
+
+    def micro_batches(**plan: Any) -> float:
+        """Return how many are held beside one, in those of 1F1B, which holds four."""
+        return 3 * passing(**plan) / passing() + 1
+
+    interleaved = {"schedule": Schedule.INTERLEAVED, "virtual_stages": 2}
+    assert micro_batches(schedule=Schedule.GPIPE) == pytest.approx(16)
+    assert micro_batches(**interleaved) == pytest.approx(4 + 3 / 2)
 
 
 def test_more_links_never_slow_a_compiled_step() -> None:
