@@ -126,8 +126,8 @@ def test_schedules_hold_as_many_micro_batches_as_they_run_ahead() -> None:
         return 3 * passing(**plan) / passing() + 1
 
     interleaved = {"schedule": Schedule.INTERLEAVED, "virtual_stages": 2}
-    assert micro_batches(schedule=Schedule.GPIPE) == pytest.approx(16)
-    assert micro_batches(**interleaved) == pytest.approx(4 + 3 / 2)
+    assert micro_batches(schedule=Schedule.GPIPE) == pytest.approx(16, rel=1e-3)
+    assert micro_batches(**interleaved) == pytest.approx(4 + 3 / 2, rel=1e-3)
 
 
 def test_more_links_never_slow_a_compiled_step() -> None:
