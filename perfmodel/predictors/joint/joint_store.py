@@ -7,7 +7,8 @@
     member-<k>.net.*           weights and settings of a node network
     member-<k>.boost.*         trees with golden rows
     errors.*                   likewise, of how far off steps are; not in files from before
-    untold.boost.*             likewise, of trees that are told nothing of a device; nor these
+    untold.boost.*             likewise, compressed, of trees that are told nothing of a device; nor
+                               these
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def save_joint(predictor: JointPredictor, folder: Path) -> None:
     if predictor.errors_:
         predictor.errors_.booster_.save(folder, ERRORS)
     if predictor.untold_:
-        predictor.untold_.save(folder, UNTOLD)
+        predictor.untold_.save(folder, UNTOLD, packed=True)
     known, memory, novelty = predictor.known_, predictor.known_.memory, predictor.novelty_
     jobs = sorted(memory.cells_)
     arrays = {
@@ -154,7 +155,7 @@ def load_joint(folder: Path) -> JointPredictor:
         if facts.get("errors"):
             predictor.errors_ = ErrorScale(Booster.load(folder, ERRORS, WHOLE_COLUMNS))
         if facts.get("untold"):
-            predictor.untold_ = WholeBoost.load(folder, UNTOLD, columns=UNTOLD_COLUMNS)
+            predictor.untold_ = WholeBoost.load(folder, UNTOLD, columns=UNTOLD_COLUMNS, packed=True)
         predictor.mix_ = {tuple(regime): float(weight) for regime, weight in facts["mix"]}
         predictor.spread_ = {tuple(regime): float(s) for regime, s in facts["spreads"]}
         predictor.quantiles_ = GroupQuantiles.from_list(facts["quantiles"])

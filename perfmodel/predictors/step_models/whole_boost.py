@@ -12,7 +12,13 @@ import numpy.typing as npt
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.step_table import LATER_FACTS, LATER_SETTINGS
 from perfmodel.features.steps.whole_step import WHOLE_COLUMNS
-from perfmodel.predictors.boosting import Booster, BoosterSettings, stored_columns
+from perfmodel.predictors.boosting import (
+    Booster,
+    BoosterSettings,
+    read_packed,
+    stored_columns,
+    write_packed,
+)
 
 #: Part of a step that no slow path is believed to take, whatever its price says.
 _LEAST_USUAL = 0.25
@@ -89,12 +95,22 @@ class WholeBoost:
     def _read(self) -> list[int]:
         return [WHOLE_COLUMNS.index(name) for name in self._columns]
 
-    def save(self, folder: Path, stem: str) -> None:
-        """Write the trees as JSON, with golden rows."""
-        self.booster_.save(folder, stem)
+    def save(self, folder: Path, stem: str, *, packed: bool = False) -> None:
+        """Write the trees as JSON, compressed where that is asked, with golden rows."""
+        if packed:
+            write_packed(folder, stem, self.booster_)
+        else:
+            self.booster_.save(folder, stem)
 
     @classmethod
-    def load(cls, folder: Path, stem: str, *, columns: Sequence[str] = WHOLE_COLUMNS) -> Self:
+    def load(
+        cls,
+        folder: Path,
+        stem: str,
+        *,
+        columns: Sequence[str] = WHOLE_COLUMNS,
+        packed: bool = False,
+    ) -> Self:
         """Read back what :meth:`save` wrote; columns that came later change no answer of it.
 
         Parameters
@@ -110,7 +126,8 @@ class WholeBoost:
         model = cls()
         unread = {*LATER_SETTINGS, *LATER_FACTS} - set(stored_columns(folder, stem))
         model._columns = tuple(name for name in columns if name not in unread)
-        model.booster_ = Booster.load(folder, stem, model._columns)
+        read = read_packed if packed else Booster.load
+        model.booster_ = read(folder, stem, model._columns)
         return model
 
 

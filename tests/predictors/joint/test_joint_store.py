@@ -85,7 +85,7 @@ def test_trees_that_are_told_nothing_are_kept_and_not_asked_for_by_older_files(
     kept = load_joint(copied)
     times = [[a.time_s for a in one.predict(elsewhere)] for one in (joint, kept)]
     assert times[1] == pytest.approx(times[0], rel=1e-5)
-    (copied / "untold.boost.json").write_text("{")
+    (copied / "untold.boost.json.xz").write_bytes(b"{")
     with pytest.raises(DamagedArtifactError):
         load_joint(copied)
     facts = json.loads((copied / FACTS).read_text())
