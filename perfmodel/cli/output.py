@@ -9,6 +9,7 @@ import math
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
+from unicodedata import category
 
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z")
 _BINARY_PREFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
@@ -60,14 +61,22 @@ def print_table(
 def printable(text: str) -> str:
     r"""Return a text without what a terminal obeys or hides, as names in files of others have.
 
+    Tabs and spaces of all widths stay spaces.
+
     Examples
     --------
     >>> ascii(printable("gemm\x1b[31m"))
     "'gemm\\ufffd[31m'"
+    >>> printable("2\xa0GPUs\tof 8")
+    '2 GPUs of 8'
     """
-    return "".join(
-        one if one.isprintable() or one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text
-    )
+    return "".join(map(_shown, text))
+
+
+def _shown(one: str) -> str:
+    if one.isprintable() or one == "\n":
+        return one
+    return " " if one == "\t" or category(one) == "Zs" else "\N{REPLACEMENT CHARACTER}"
 
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:

@@ -177,7 +177,7 @@ def positive(row: Row, name: str) -> float:
     except ValueError as error:
         raise ValueError(f"no {name}" if "no " in str(error) else f"{name} is no number") from error
     if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{name} is not above zero")
+        raise ValueError(f"{name} is {value:g}, no finite number above zero")
     return value
 
 

@@ -91,3 +91,10 @@ def test_times_of_several_operators_are_left_out(tmp_path: Path, changed: Any) -
     found = mlpredict.read_mlpredict(table)
     assert not found.kernels
     assert len(found.rejected) == 1
+
+
+def test_a_table_of_mlpredict_under_another_name_is_said_to_be_unknown(tmp_path: Path) -> None:
+    (tmp_path / "renamed.parquet").write_bytes(b"")
+    (rejected,) = mlpredict.read_mlpredict(tmp_path / "renamed.parquet").rejected
+    assert rejected.file == "renamed.parquet"
+    assert "known are mlpredict_conv.parquet, mlpredict_dense.parquet" in rejected.reason

@@ -82,7 +82,7 @@ def test_a_model_without_fixed_inputs_has_no_job(tmp_path: Path) -> None:
         ("1,8,0.1,0.4", "longer than the step"),
         ("1,8,0.1,", "no sync_time"),
         ("1,8,0.1,nan", "no time"),
-        ("1,0,0.1,0.01", "not above zero"),
+        ("1,0,0.1,0.01", "no finite number above zero"),
     ],
 )
 def test_rows_that_say_nothing_are_reported(tmp_path: Path, row: str, reason: str) -> None:

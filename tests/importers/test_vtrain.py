@@ -47,7 +47,7 @@ def test_one_accelerator_is_also_a_step(tmp_path: Path) -> None:
         ("2,7,2,96,6,10,512,1,2,1,125", "no multiple"),
         ("2,8,2,96,6,9,512,1,1,2,125", "pipeline stages"),
         ("2,8,2,96,6,10,512,1,1,2,", "no iteration time"),
-        ("2,8,2,96,6,10,512,1,1,2,-3", "not above zero"),
+        ("2,8,2,96,6,10,512,1,1,2,-3", "no finite number above zero"),
     ],
 )
 def test_rows_that_say_nothing_are_reported(tmp_path: Path, row: str, reason: str) -> None:

@@ -30,6 +30,10 @@ def read_mlpredict(path: Path) -> Imported:
     kernels: list[PublishedKernel] = []
     rejected: tuple[RejectedRow, ...] = ()
     for file in find_tables(path, tuple(_TABLES)):
+        if file.name not in _TABLES:
+            reason = f"no table of this format is called so; known are {', '.join(_TABLES)}"
+            rejected += (RejectedRow(file=file.name, line=0, reason=reason),)
+            continue
         table, op, shape = _TABLES[file.name]
         made, others = table.records(file, partial(_kernel, op=op, shape=shape))
         kernels, rejected = kernels + made, rejected + others

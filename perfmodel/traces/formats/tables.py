@@ -216,6 +216,7 @@ class _Marks:
         self.name = name
         self._semicolons = delimiter == ";"
         self._comma: bool | None = None
+        self._unclear: str | None = None
 
     def plain(self, number: int, row: list[str]) -> list[str]:
         """Return a row with points before its fractions.
@@ -231,19 +232,27 @@ class _Marks:
             elif any(_POINT_FRACTION.fullmatch(cell) for cell in row):
                 self._comma = False
         if self._comma:
+            pointed = next((cell for cell in row if _POINT_FRACTION.fullmatch(cell)), None)
+            self._refuse(number, pointed or self._unclear)
             return [
                 cell.replace(".", "").replace(",", ".") if _COMMA_NUMBER.fullmatch(cell) else cell
                 for cell in row
             ]
-        if self._comma is None and self._semicolons:
+        if self._comma is None and (self._semicolons or number <= _ROWS_THAT_TELL):
             unclear = next((cell for cell in row if _UNCLEAR.fullmatch(cell)), None)
-            if unclear is not None:
-                raise InvalidTraceError(
-                    f"{self.name} has the number {unclear!r} in row {number}, which is a fraction "
-                    "or thousands, as the language is. Export it with points before fractions and "
-                    "without marks of thousands."
-                )
+            if self._semicolons:
+                self._refuse(number, unclear)
+            # Between commas it is read as thousands, unless a later row tells of another language.
+            self._unclear = self._unclear or unclear
         return row
+
+    def _refuse(self, number: int, unclear: str | None) -> None:
+        if unclear is not None:
+            raise InvalidTraceError(
+                f"{self.name} has the number {unclear!r} up to row {number}, which is a fraction "
+                "or thousands, as the language is. Export it with points before fractions and "
+                "without marks of thousands."
+            )
 
 
 class _Lines:

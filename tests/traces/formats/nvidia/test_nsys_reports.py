@@ -252,5 +252,21 @@ def test_numbers_are_read_in_the_language_that_they_are_written_in(
 def test_numbers_that_may_be_two_are_refused(tmp_path: Path, number: str) -> None:
     path = tmp_path / "sums.csv"
     path.write_text(f"Total Time (us);Instances;Name\n{number};3;gemm\n")
-    with pytest.raises(InvalidTraceError, match=f"the number '{number}' in row 1"):
+    with pytest.raises(InvalidTraceError, match=f"the number '{number}' up to row 1"):
+        read_trace(path)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        # The first time is read as thousands, and the second says that commas part fractions.
+        ["1,234\t3\tgemm", "2,5\t3\tcopy"],
+        # Both marks part fractions: one of the numbers is no number of this language.
+        ["2,5\t3\tgemm", "1.5\t3\tcopy"],
+    ],
+)
+def test_numbers_of_two_languages_in_one_table_are_refused(tmp_path: Path, rows: list[str]) -> None:
+    path = tmp_path / "sums.tsv"
+    path.write_text("\n".join(["Total Time (us)\tInstances\tName", *rows, ""]))
+    with pytest.raises(InvalidTraceError, match="which is a fraction or thousands"):
         read_trace(path)
