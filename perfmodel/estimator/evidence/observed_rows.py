@@ -81,7 +81,10 @@ def divided(
             pointers.append(pointer)
             continue
         if seen.ran_out:
-            continue  # says nothing of any other job
+            # It says nothing of any other job; whether there is one is said all the same.
+            if seen.job.job_type is None:
+                cells_of(core, seen.job, [seen], [pointer])
+            continue
         if seen.job.job_type is None:
             weighed_steps(core, seen.job, [seen], [pointer], "")
         else:

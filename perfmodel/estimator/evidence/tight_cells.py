@@ -11,7 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
+import numpy as np
+import numpy.typing as npt
+
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
+from perfmodel.features.arrays import IntArray
 from perfmodel.placement.topology.topology import REPLICAS, Neighbour, Plan
 
 #: Said of a cell that is refused by this.
@@ -110,10 +114,21 @@ class TightCells:
 
     def refuse(self, placement: ResolvedPlacement, batch_size: int, micro_batches: int) -> bool:
         """Return whether a cell does not fit, as far as that is known."""
-        if not self:
-            return False
-        asked = TightCell.of(placement, batch_size, micro_batches)
-        return asked in self.alone or any(asked.is_as_tight(one) for one in self.ran_out)
+        cell = np.array([batch_size]), np.array([micro_batches])
+        return bool(self) and bool(self.refused(placement, *cell)[0])
+
+    def refused(
+        self, placement: ResolvedPlacement, batch_size: IntArray, micro_batches: IntArray
+    ) -> npt.NDArray[np.bool_]:
+        """Return the same of cells of one placement, shape (cells,)."""
+        found = np.zeros(len(batch_size), dtype=np.bool_)
+        for one in self.ran_out:
+            if TightCell.of(placement, one.batch_size, one.micro_batches).is_as_tight(one):
+                found |= (batch_size >= one.batch_size) & (micro_batches >= one.micro_batches)
+        for one in self.alone:
+            if TightCell.of(placement, one.batch_size, one.micro_batches) == one:
+                found |= (batch_size == one.batch_size) & (micro_batches == one.micro_batches)
+        return found
 
     def fewer_samples(self, placement: ResolvedPlacement, most: int | None) -> int | None:
         """Return the largest batch of one replica, up to a most or any, below all refused ones."""

@@ -217,10 +217,12 @@ def draw_curve_of_type(core: Core, of: ObservedJobType, asked: CurveQuestion) ->
         steps = type_steps_over(of, _columns(spec, asked))
     answers = [type_estimate(of, one, steps.at((0, at))) for at, one in enumerate(placements)]
     unknown = np.full(len(asked.counts), np.nan)
+    said = [text for one in answers[-len(asked.counts) :] for text in one.warnings]
     runs_out = [
         bool(of.tight) and of.runs_out_on(core.resolve(placement_of(n, asked)))
         for n in asked.counts
     ]
+    said += [RAN_OUT_WARNING] if any(runs_out) else []
     return _of_steps(
         spec,
         steps,
@@ -231,7 +233,7 @@ def draw_curve_of_type(core: Core, of: ObservedJobType, asked: CurveQuestion) ->
         coverage=answers[0].throughput.coverage,
         out_of_distribution=answers[0].out_of_distribution,
         model_version=answers[0].model_version,
-        warnings=[text for one in answers[-len(asked.counts) :] for text in one.warnings],
+        warnings=said,
     )
 
 

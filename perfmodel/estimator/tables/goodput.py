@@ -17,6 +17,7 @@ from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import is_weighed
 from perfmodel.estimator.evidence.observed import corrected_at_batches
 from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of
+from perfmodel.estimator.evidence.tight_cells import NO_CELLS, TightCells
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
@@ -27,9 +28,10 @@ from perfmodel.estimator.single.plan_engine import needs_no_single, transformer_
 from perfmodel.estimator.tables.estimates import answer_cell, computing_s, on_one_of_each
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.graph.job import Job
+from perfmodel.placement.calibration.observation import RAN_OUT_S
 from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.feeding.batch_split import AffineSteps
-from perfmodel.placement.feeding.goodput import BatchAdaptation, best_batch
+from perfmodel.placement.feeding.goodput import BatchAdaptation, StepTimes, best_batch
 from perfmodel.placement.memory.memory import memory_columns, memory_plan
 from perfmodel.placement.plans.plan_answer import job_choice, plan_answer
 from perfmodel.placement.topology.topology import BatchSplit
@@ -59,8 +61,8 @@ def best_goodput(
     said = at_some_batches(core, prepared)
     own, more = said[-2:]
     most_samples: int | None = _most_samples((own, more), placement, bounds_of(observed))
-    if observed is not None:
-        most_samples = observed.tight.fewer_samples(placement, most_samples)
+    tight = NO_CELLS if observed is None else observed.tight
+    most_samples = tight.fewer_samples(placement, most_samples)
     adaptation = adaptation_of(stated, most_samples)
     bare = [bare_step(core, one) for one in said]
     steps = ReplicaSteps.of(core, bare, placement)
@@ -79,7 +81,7 @@ def best_goodput(
         )  # fmt: skip
         return corrected.step_time_s
 
-    return best_batch(adaptation, placement.count, step_times)
+    return best_batch(adaptation, placement.count, _that_fit(tight, placement, step_times))
 
 
 def bare_step(core: Core, prepared: PreparedJob) -> PreparedJob:
@@ -110,7 +112,21 @@ def best_goodput_of_type(of: ObservedJobType, placement: ResolvedPlacement) -> B
         return parts.step_time_s + (accumulation - 1) * parts.compute_s
 
     most_samples = of.tight.fewer_samples(placement, None)
-    return best_batch(adaptation_of(stated, most_samples), placement.count, step_times)
+    return best_batch(
+        adaptation_of(stated, most_samples),
+        placement.count,
+        _that_fit(of.tight, placement, step_times),
+    )
+
+
+def _that_fit(tight: TightCells, placement: ResolvedPlacement, step_times: StepTimes) -> StepTimes:
+    """Let steps never end that are refused by what ran out of memory."""
+
+    def times(batch: IntArray, accumulation: IntArray) -> FloatArray:
+        refused = tight.refused(placement, batch, accumulation)
+        return np.where(refused, RAN_OUT_S, step_times(batch, accumulation))
+
+    return times
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -28,7 +28,8 @@ from perfmodel.client.answers import Batch
 from perfmodel.errors import InvalidInputError
 from perfmodel.features.arrays import FloatArray, IntArray
 
-#: From samples of a replica and micro-batch, and micro-batches of a step, to step times.
+#: From samples of a replica and micro-batch, and micro-batches of a step, to step times; infinite
+#: where a step does not fit.
 StepTimes = Callable[[IntArray, IntArray], FloatArray]
 
 #: Candidates of one replica's micro-batch: enough that neighbours differ by a few per cent.
@@ -124,11 +125,18 @@ def best_batch(adaptation: BatchAdaptation, replicas: int, step_times: StepTimes
     Raises
     ------
     InvalidInputError
-        No micro-batch of whole samples lies within the bounds.
+        No micro-batch of whole samples lies within the bounds, or none of them fits.
     """
     batch, accumulation = candidates(adaptation, replicas)
     total = batch * accumulation * replicas
     time_s = np.asarray(step_times(batch, accumulation), dtype=np.float64)
+    if not np.isfinite(time_s).any():
+        low, high = adaptation.batch_size_bounds
+        raise InvalidInputError(
+            f"Every batch between {low} and {high} runs out of memory on {replicas} replicas. "
+            "Widen batch_size_bounds or take accelerators with more memory.",
+            pointer="/job/adaptation/batch_size_bounds",
+        )
     noise, first = adaptation.gradient_noise_scale, adaptation.initial_batch_size
     rate, efficiency = total / time_s, statistical_efficiency(total, noise, first)
     gain = rate * efficiency

@@ -161,7 +161,8 @@ class ObservationStore(SharedStore):
         A job that reports each of its steps must not crowd out what it reached elsewhere: of one
         cell (placement, batch, accumulation) only the newest few count. A reporter of many cells
         must not crowd out the others: the newest cell of each counts first, then the second of
-        each, and so on while there is room. What ran out of memory takes no room of steps.
+        each, and so on while there is room. What ran out of memory takes no room of steps, but
+        for the newest rows of each reporter that are looked at, which are those of both.
 
         Parameters
         ----------

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.evidence.observed_job import observed_job
 from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.placing.memory import JobBounds
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING
+from perfmodel.estimator.tables.ranking import Criterion, RankQuestion
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import RAN_OUT_S, Observation
 from perfmodel.placement.estimate import Estimate
@@ -165,6 +167,13 @@ def test_what_another_job_ran_out_of_says_nothing(estimator: Estimator) -> None:
     assert table.fits[:, 0].tolist() == [True, False]
 
 
+def test_another_job_that_ran_out_is_one(estimator: Estimator) -> None:
+    nobody = replace(_ran_out("A10"), job=replace(JOB, model="zoo/nobody-knows"))
+    with pytest.raises(InvalidInputError) as refused:
+        _ask(estimator, "A10", _ran_out("A10"), nobody)
+    assert refused.value.pointer.startswith("/observations/1")
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_no_report_makes_anything_likelier_to_fit(estimator: Estimator, seed: int) -> None:
     chance = random.Random(seed)
@@ -182,6 +191,28 @@ def test_no_report_makes_anything_likelier_to_fit(estimator: Estimator, seed: in
     # What ran never makes anything likelier to run out.
     also = _chances(estimator, (*mixed, _ran(chance.choice(PLACES), chance.choice(SIZES))))
     assert all(a <= b for a, b in zip(also, before, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["model", "type"])
+def test_the_best_batch_is_none_that_ran_out(estimator: Estimator, kind: str) -> None:
+    adaptation = {
+        "gradient_noise_scale": 1e7, "initial_batch_size": 64, "batch_size_bounds": (64, 2**24),
+    }  # fmt: skip
+    job = Job(mode=Mode.TRAINING, batch_size=64, adaptation=adaptation, job_type="click-rates")
+    if kind == "model":
+        job = replace(JOB, batch_size=64, adaptation=adaptation)
+    by, places = RankQuestion(by=Criterion.GOODPUT), [parse_placement("4xA10")]
+    # Refused with as many micro-batches, and, once a larger batch ran, as that very cell.
+    seen = [_ran("4xA10", 2**6, step_time_s=0.5), _ran("4xA10", 2**7, step_time_s=0.6)]
+    for more in ((), (_ran("4xA10", 2**20, step_time_s=1e3),)):
+        for _ in range(2):
+            batch = estimator.rank(job, places, by, (*seen, *more)).best[0].batch
+            assert batch is not None
+            size, steps = batch.batch_size, batch.accumulation_steps
+            asked = replace(job, batch_size=size, accumulation_steps=steps)
+            answer = estimator.estimate(asked, places[0], (*seen, *more))
+            assert RAN_OUT_WARNING not in answer.warnings
+            seen.append(_ran_out("4xA10", size, accumulation_steps=steps))
 
 
 def test_times_are_those_of_steps_alone(estimator: Estimator) -> None:

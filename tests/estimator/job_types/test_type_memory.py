@@ -95,6 +95,12 @@ def test_every_way_to_ask_says_the_same(estimator: Estimator) -> None:
     assert estimator.curve(JOB, question, seen).to_dict()["fits"] == [False, False]
     other = CurveQuestion(accelerator="A100-SXM4-80GB", counts=(1, 4))
     assert estimator.curve(JOB, other, seen).to_dict()["fits"] == [None, None]
+    # Of replicas that share out as many ranks alone are as tight; the curve says why all the same.
+    shared_out = replace(question, counts=(2, 4, 8), zero_stage=3)
+    for some in (seen[:1], ()):
+        curve = estimator.curve(JOB, shared_out, (*some, _ran_out("4xA10 zero=3")))
+        assert curve.to_dict()["fits"] == [None, False, None]
+        assert list(curve.warnings).count(RAN_OUT_WARNING) == 1
     ranking = estimator.rank(JOB, parsed, RankQuestion(), seen)
     assert [one.placement for one in ranking.best] == [1]
     assert sorted(one.placement for one in ranking.left_out) == [0, 2]

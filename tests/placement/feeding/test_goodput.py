@@ -101,6 +101,16 @@ def test_bounds_that_no_batch_meets_are_refused() -> None:
         best_batch(_adaptation(1.0, batch_size_bounds=(64, 99)), 100, _steps)
 
 
+def test_a_batch_that_does_not_fit_is_never_the_best() -> None:
+    free = best_batch(_adaptation(1e6), 4, _steps)
+    found = best_batch(
+        _adaptation(1e6), 4, lambda b, a: np.where(b >= free.batch_size, np.inf, _steps(b, a))
+    )
+    assert found.batch_size < free.batch_size
+    with pytest.raises(InvalidInputError, match="runs out of memory"):
+        best_batch(_adaptation(1e6), 4, lambda b, a: np.full(len(b), np.inf))
+
+
 def test_a_search_takes_as_many_calls_whatever_there_is_to_choose_from() -> None:
     def calls(replicas: int, most: int) -> int:
         adaptation = _adaptation(1e4, batch_size_bounds=(64, most))
