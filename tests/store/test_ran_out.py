@@ -21,8 +21,12 @@ CELL = Comparison(
 )  # fmt: skip
 
 
-def _ran_out(key: str, **more: str) -> StoredObservation:
-    return stored_observation(key, step_time_s=math.inf, **more)  # type: ignore[arg-type]
+def _ran_out(
+    key: str, *, placement: str = '"8xT4"', reporter: str = "", batch_size: int = 8
+) -> StoredObservation:
+    return stored_observation(
+        key, placement=placement, reporter=reporter, batch_size=batch_size, step_time_s=math.inf
+    )
 
 
 def test_it_comes_back_as_it_was_kept(database: Database) -> None:
@@ -60,10 +64,16 @@ def test_it_takes_no_room_of_steps(database: Database) -> None:
     store.add(killed)
     after = store.counting("a", **most)
     assert tuple(one for one in after if not one.ran_out) == before
-    # Two of each of the newest cells, as many as there is room for.
-    assert [one.key for one in after if one.ran_out] == [
-        "killed 3 2", "killed 4 1", "killed 4 2", "killed 5 1", "killed 5 2",
-    ]  # fmt: skip
+    # One of each of the newest cells, as many as there is room for.
+    assert [one.key for one in after if one.ran_out] == [f"killed {at} 2" for at in range(1, 6)]
+
+
+def test_large_batches_do_not_crowd_out_the_smallest(database: Database) -> None:
+    store = ObservationStore(database.connections)
+    batches = [64, *range(1000, 1300)]
+    store.add([_ran_out(f"killed {batch}", batch_size=batch) for batch in batches])
+    found = [one.batch_size for one in store.counting("a")]
+    assert found == batches[:256]
 
 
 def test_who_reads_times_passes_it_over(database: Database) -> None:

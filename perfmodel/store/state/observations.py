@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from itertools import chain, islice
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import orjson
@@ -161,8 +162,9 @@ class ObservationStore(SharedStore):
         A job that reports each of its steps must not crowd out what it reached elsewhere: of one
         cell (placement, batch, accumulation) only the newest few count. A reporter of many cells
         must not crowd out the others: the newest cell of each counts first, then the second of
-        each, and so on while there is room. What ran out of memory takes no room of steps, but
-        for the newest rows of each reporter that are looked at, which are those of both.
+        each, and so on while there is room. Of what ran out of memory the smallest batch comes
+        first, since larger ones say no more, and one row of a cell says all. It takes no room of
+        steps, but for the newest rows of each reporter that are looked at, which are those of both.
 
         Parameters
         ----------
@@ -172,7 +174,7 @@ class ObservationStore(SharedStore):
         most : int
             Of steps in all, and of those that ran out of memory.
         of_one_cell : int
-            Of one cell and reporter, likewise.
+            Steps of one cell and reporter.
         before_revision : int or None
             Those that counted before this transaction; None: all.
         """
@@ -274,7 +276,7 @@ class ObservationStore(SharedStore):
 
 
 class _Cell(NamedTuple):
-    """A cell of one reporter: the numbers of its newest rows, and how many alike are newer.
+    """A cell of one reporter: the numbers of its newest rows, and how many alike come before.
 
     It was measured, or else ran out of memory.
     """
@@ -292,7 +294,7 @@ def _newest(
     most: int,
     of_one_cell: int,
 ) -> Iterator[_Cell]:
-    """Return the cells that somebody reported last and still count, the newest first.
+    """Return the cells that somebody reported last and still count, as their turns are.
 
     The oldest of their rows is looked up before, in an index alone: a planner that has to stop
     after so many may rather walk through those of all.
@@ -306,14 +308,18 @@ def _newest(
         table.id, IS_MEASURED.label("measured"), table.family, table.placement, table.batch_size,
         table.accumulation_steps,
     ).where(table.id >= (oldest or 0), lasting, *own)  # fmt: skip
-    cells: dict[tuple[object, ...], list[int]] = {}
+    steps: dict[tuple[object, ...], list[int]] = {}
+    ran_out: dict[tuple[object, ...], tuple[int, int]] = {}
     for row in connection.execute(query.order_by(table.id.desc())):
-        rows = cells.setdefault(tuple(row[1:]), [])
+        if not row.measured:
+            ran_out.setdefault(tuple(row[1:]), (row.batch_size, row.id))
+            continue
+        rows = steps.setdefault(tuple(row[1:]), [])
         if len(rows) < of_one_cell:
             rows.append(row.id)
-    for measured in (True, False):
-        of_kind = (rows for cell, rows in cells.items() if bool(cell[0]) is measured)
-        yield from (_Cell(turn, rows, measured) for turn, rows in enumerate(of_kind))
+    yield from (_Cell(turn, rows, True) for turn, rows in enumerate(steps.values()))
+    smallest_first = sorted(ran_out.values(), key=itemgetter(0))
+    yield from (_Cell(turn, [row], False) for turn, (_, row) in enumerate(smallest_first))
 
 
 def _reporters(connection: Connection, alike: _Conditions) -> Sequence[str]:
