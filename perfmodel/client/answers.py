@@ -387,9 +387,6 @@ class KernelAnswer:
     time_s: float
     low_s: float
     high_s: float
-    device_time_s: Annotated[
-        float, "What the device needs of `time_s`, however long the host takes to launch it."
-    ]
     coverage: float
     basis: Annotated[str, tuple(Basis)]
     out_of_distribution: bool
@@ -405,6 +402,9 @@ class KernelAnswer:
     achieved_bytes_per_s: float
     peak_flops_per_s: float | None
     bandwidth_bytes_per_s: float
+    device_time_s: Annotated[
+        float | None, "What the device needs of `time_s`, however long the host takes to launch it."
+    ] = None
     warnings: tuple[str, ...] = ()
 
 

@@ -98,7 +98,7 @@ def _row(one: Mapping[str, Any]) -> list[str]:
         one["accelerator"],
         duration(one["time_s"]),
         f"{duration(one['low_s'])} to {duration(one['high_s'])}",
-        duration(one["device_time_s"]),
+        duration(one.get("device_time_s")),
         duration(one["roofline_s"]),
         percent(one["roofline_s"] / one["time_s"]),
         one["bound"],
