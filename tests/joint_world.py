@@ -22,7 +22,8 @@ from perfmodel.graph.workload import Workload
 from perfmodel.types import Mode
 
 #: FLOP/s of fp32, bytes/s, cores.
-_RATES = {"Gpu-S": (4e12, 2e11, 20), "Gpu-L": (1.6e13, 8e11, 80), "Gpu-New": (8e12, 4e11, 40)}
+_RATES = {"Gpu-S": (4e12, 2e11, 20), "Gpu-L": (1.6e13, 8e11, 80), "Gpu-New": (8e12, 4e11, 40),
+          "Gpu-M": (1e13, 5e11, 50), "Gpu-T": (6e12, 3e11, 30)}  # fmt: skip
 #: Share of the roofline that a row reaches, and what a call costs.
 _EFFICIENCY = {"contraction": 0.6, "traffic": 0.4}
 _OVERHEAD_S = 4e-6
@@ -30,7 +31,7 @@ KNOWN = ("Gpu-S", "Gpu-L", "Cpu")
 
 
 def device(name: str) -> AcceleratorSpec:
-    """Three GPUs and the CPU of the made-up networks, with eight cores."""
+    """Five GPUs and the CPU of the made-up networks, with eight cores."""
     if name == "Cpu":
         return replace(DEVICE, name=name, core_count=8, peak_flops={"fp32": 1e12})
     flops, bandwidth, cores = _RATES[name]

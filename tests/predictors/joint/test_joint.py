@@ -161,15 +161,15 @@ def test_a_job_that_errs_alike_everywhere_is_recalled() -> None:
     odd = "made-up/f2-1"
     corpus = [
         replace(s, step_time_s=3.0 * s.step_time_s) if s.model == odd else s
-        for s in world.samples((*world.KNOWN, "Gpu-New"))
+        for s in world.samples((*world.KNOWN, "Gpu-New", "Gpu-M", "Gpu-T"))
         if not (s.model == odd and s.step.accelerator.name == "Gpu-L")
     ]
     predictor = JointPredictor(folds=3, epochs=8, rounds=30).fit(corpus)
     asked = [s for s in SAMPLES if s.model == odd and s.step.accelerator.name == "Gpu-L"]
     answers = predictor.predict([s.step for s in asked])
     factors = [a.time_s / s.step_time_s for a, s in zip(answers, asked, strict=True)]
-    # Eight cells on two GPUs say so of one job among eighteen; without them the factor is 1.
-    assert np.median(factors) > 1.5
+    # Sixteen cells on four GPUs say so of one job among eighteen; without them the factor is 1.
+    assert np.median(factors) > 1.8
     assert all(answer.basis is Basis.TRANSFERRED for answer in answers)
 
 
