@@ -155,7 +155,7 @@ class RetrainingWorker:
         texts = [f"{one['phase']}: {one['text']}" if one["phase"] else one["text"] for one in lines]
         phases = [one for one in lines if one["phase"]]
         try:
-            self._log.add(claim.name, claim.attempt, texts)
+            # The log comes last: what is told again after a failure stands in it once.
             if phases:
                 self._store.tell(
                     claim,
@@ -163,6 +163,7 @@ class RetrainingWorker:
                     progress=phases[-1]["text"],
                     fraction=_fraction(phases[-1]),
                 )
+            self._log.add(claim.name, claim.attempt, texts)
         except StoreError:
             return False
         return True

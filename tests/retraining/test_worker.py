@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from retraining_world import RetrainingWorld
 from waiting import PATIENCE_S, until
 from webdav_server import webdav_store
 
+from perfmodel.errors import StoreError
 from perfmodel.retraining.worker import RetrainingWorker, WorkerOptions
 from perfmodel.store.retraining import RetrainingLogStore
 from perfmodel.store.retraining.retraining_records import Retraining, RetrainingState
@@ -56,16 +58,29 @@ def _command(world: RetrainingWorld) -> list[str]:
     ]  # fmt: skip
 
 
+@pytest.fixture
+def started() -> Iterator[Callable[[Sequence[str]], subprocess.Popen[bytes]]]:
+    """Start processes; those that a failing test leaves behind end with it."""
+    with ExitStack() as stack:
+
+        def start(command: Sequence[str]) -> subprocess.Popen[bytes]:
+            process = stack.enter_context(subprocess.Popen(command))
+            stack.callback(process.kill)
+            return process
+
+        yield start
+
+
 def _children(process_id: int) -> list[psutil.Process]:
     return psutil.Process(process_id).children(recursive=True)
 
 
 def test_stopped_and_killed_it_goes_on_from_the_last_finished_phase(
-    world: RetrainingWorld,
+    world: RetrainingWorld, started: Callable[[Sequence[str]], subprocess.Popen[bytes]]
 ) -> None:
     name = _start(world, members=["gbdt"], folds=5)
     # SIGTERM in mid-fit: what is done goes back at once, and was no attempt.
-    worker = subprocess.Popen(_command(world))
+    worker = started(_command(world))
     _until(lambda: "fit: begins" in _texts(world, name))
     children = _children(worker.pid)
     (child,) = [one for one in children if "perfmodel.retraining.child" in one.cmdline()]
@@ -77,7 +92,7 @@ def test_stopped_and_killed_it_goes_on_from_the_last_finished_phase(
     assert (stopped.state, stopped.attempts) == (RetrainingState.WAITING, 0)
     # kill -9 of the worker in mid-fit: its child ends as well, and the lease runs out.
     begun = _texts(world, name).count("fit: begins")
-    worker = subprocess.Popen(_command(world))
+    worker = started(_command(world))
     _until(lambda: _texts(world, name).count("fit: begins") > begun)
     children = _children(worker.pid)
     worker.kill()
@@ -181,3 +196,23 @@ def test_a_store_that_is_away_is_waited_for_and_what_is_wrong_is_said(
     assert "webdav://models cannot be used" in _texts(world, name)[-1]
     # Nobody begins it before that time.
     assert worker.do_one() is None
+
+
+def test_what_is_told_again_stands_once_in_the_log(
+    world: RetrainingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = _start(world, members=["efficiency"])
+    worker = _worker(world)
+    claim = world.store.claim("worker", lease_s=30.0)
+    assert claim is not None
+    lines = [{"phase": "fit", "text": "begins"}]
+    with monkeypatch.context() as patched:
+        patched.setattr(type(world.store), "tell", _away)
+        assert not worker.tell(claim, lines)
+    assert worker.tell(claim, lines)
+    assert _texts(world, name).count("fit: begins") == 1
+    assert _found(world, name).phase == "fit"
+
+
+def _away(*_: object, **__: object) -> None:
+    raise StoreError("The database is away.")
