@@ -87,8 +87,11 @@ def answered_parts(steps: PlanStep) -> StepParts:
         parts,
         # What the bound of the arithmetic adds counts as computing.
         compute_s=parts.compute_s + (steps.step_time_s - parts.step_time_s),
-        # What is waited for beside messages, the launch of the last ones, is communication as well.
-        communication_s=np.maximum(parts.communication_s, parts.exposed_communication_s),
+        # What is waited for beside messages, the launch of the last ones, is communication as well;
+        # of several at a time no more counts than the step has time for.
+        communication_s=np.clip(
+            parts.communication_s, parts.exposed_communication_s, steps.step_time_s
+        ),
     )
 
 
