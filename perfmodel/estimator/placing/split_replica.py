@@ -14,6 +14,7 @@ from perfmodel.estimator.single.plan_engine import needs_no_single, transformer_
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.fabric.rank_groups import Dimension
+from perfmodel.placement.plan_steps.layer_time import MOST_EXPERTS
 from perfmodel.placement.plan_steps.plan_constants import Stack
 from perfmodel.placement.plan_steps.plan_step import PlanStep
 from perfmodel.placement.plan_steps.stage_cut import cut_graph, cut_step_s, refuse_operator_splits
@@ -104,6 +105,8 @@ def split_warnings(prepared: PreparedJob, placement: ResolvedPlacement) -> tuple
         said.append(UNEVEN_HEADS_WARNING.format(training.shape.heads, plan.tensor))
     if training is not None and is_left_to_megatron(prepared, training, placement, plan):
         said.append(SPLIT_BY_MEGATRON_WARNING)
+    if training is not None and training.shape.experts / plan.expert > MOST_EXPERTS:
+        said.append(MANY_EXPERTS_WARNING.format(training.shape.experts // plan.expert))
     if plan.batch_split is BatchSplit.PROPORTIONAL and len(placement.kinds) > 1:
         said.append(EQUAL_BATCHES_WARNING)
     return tuple(said)
@@ -179,6 +182,12 @@ UNEVEN_HEADS_WARNING = (
 SPLIT_BY_MEGATRON_WARNING = (
     "The split is answered as Megatron carries it out, up to 2.4 times faster than PyTorch does. "
     'State in software which one it is: {"megatron": "0.14"} or {"torch": "2.9"}.'
+)
+
+#: Said where ranks hold more experts than those of any published split.
+MANY_EXPERTS_WARNING = (
+    f"Each rank holds {{0}} experts of a layer, and those of published splits {MOST_EXPERTS} at "
+    "most: how long a layer waits for so many is not known. Spread them with ep."
 )
 
 #: Said where unlike accelerators should get unlike batches, and a replica is on several of them.

@@ -14,6 +14,8 @@ import pytest
 
 from perfmodel.estimator import Estimator
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_form import parse_job
+from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import Mode, Precision
 
@@ -90,3 +92,19 @@ def test_an_accelerator_with_higher_peaks_is_faster(estimator: Estimator, seed: 
     older, newer = OLDER_AND_NEWER[seed % len(OLDER_AND_NEWER)]
     assert ask(model, BUSY, newer).time_s < ask(model, BUSY, older).time_s
     assert _doubts(ask(model, few, newer), ask(model, few, older)) < 1
+
+
+def test_more_experts_on_a_rank_than_were_published_are_said(estimator: Estimator) -> None:
+    job = parse_job(
+        {"model": "Qwen/Qwen3-30B-A3B", "mode": "training", "batch_size": 1, "precision": "bf16",
+         "sequence_length": 2048}
+    )  # fmt: skip
+    alone, all_on_each, spread = (
+        estimator.estimate(job, parse_placement(f"{written}"))
+        for written in ("H100-SXM5-80GB", "8xH100-SXM5-80GB tp=8", "8xH100-SXM5-80GB ep=8")
+    )
+    # 48 layers wait for 128 experts as long as for 32: once eight ranks took 6 times as long as one.
+    assert all_on_each.step_time_s < 2 * alone.step_time_s
+    said = "Each rank holds 128 experts"
+    found = [said in " ".join(one.warnings) for one in (all_on_each, spread)]
+    assert found == [True, False]
