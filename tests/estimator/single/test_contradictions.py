@@ -108,3 +108,14 @@ def test_more_experts_on_a_rank_than_were_published_are_said(estimator: Estimato
     said = "Each rank holds 128 experts"
     found = [said in " ".join(one.warnings) for one in (all_on_each, spread)]
     assert found == [True, False]
+
+
+def test_copies_beside_collectives_are_part_of_the_step(estimator: Estimator) -> None:
+    job = parse_job(
+        {"model": "mistralai/Mixtral-8x7B-v0.1", "mode": "training", "batch_size": 1,
+         "precision": "bf16", "sequence_length": 2048, "optimizer": "adamw"}
+    )  # fmt: skip
+    written = "8xA100-SXM4-80GB zero=3 offload=parameters"
+    one = estimator.estimate(job, parse_placement(written))
+    # Gathering takes 1.2 s, and copying beside it 1.5 s: together more than the 2.5 s of the step.
+    assert one.breakdown.exposed_communication_s < one.sync_time_s <= one.step_time_s
