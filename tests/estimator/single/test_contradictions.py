@@ -119,3 +119,16 @@ def test_copies_beside_collectives_are_part_of_the_step(estimator: Estimator) ->
     one = estimator.estimate(job, parse_placement(written))
     # Gathering takes 1.2 s, and copying beside it 1.5 s: together more than the 2.5 s of the step.
     assert one.breakdown.exposed_communication_s < one.sync_time_s <= one.step_time_s
+
+
+def test_no_operator_is_faster_than_its_peak(estimator: Estimator) -> None:
+    # The equations are faster than operators that are called one by one.
+    job = parse_job(
+        {"model": "gpt2", "mode": "training", "batch_size": 4, "precision": "amp_fp16",
+         "optimizer": "adamw"}
+    )  # fmt: skip
+    found = estimator.explain(job, parse_placement("TPU-v5e"), most=1000)
+    for one in found.operators:
+        assert one.achieved_flops_per_s <= (one.peak_flops_per_s or math.inf) * (1 + 1e-9), one
+    times = [sum(one.time_s for one in part) for part in (found.operators, found.operator_classes)]
+    assert times == pytest.approx([found.compute_time_s] * 2)
