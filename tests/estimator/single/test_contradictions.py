@@ -100,10 +100,10 @@ def test_more_experts_on_a_rank_than_were_published_are_said(estimator: Estimato
          "sequence_length": 2048}
     )  # fmt: skip
     alone, all_on_each, spread = (
-        estimator.estimate(job, parse_placement(f"{written}"))
+        estimator.estimate(job, parse_placement(written))
         for written in ("H100-SXM5-80GB", "8xH100-SXM5-80GB tp=8", "8xH100-SXM5-80GB ep=8")
     )
-    # 48 layers wait for 128 experts as long as for 32: once eight ranks took 6 times as long as one.
+    # 48 layers wait for 128 experts as long as for 32; eight ranks took 6 times as long as one.
     assert all_on_each.step_time_s < 2 * alone.step_time_s
     said = "Each rank holds 128 experts"
     found = [said in " ".join(one.warnings) for one in (all_on_each, spread)]
