@@ -267,10 +267,7 @@ def read_settings(**stated: Any) -> Settings:
             for each in error.errors()
         ]
     except SettingsError:
-        wrong = [
-            f"{name} is JSON, {_AS_JSON[kind]}; got {os.environ[name]!r}."
-            for name, kind in _written_as_json()
-        ]
+        wrong = list(_no_json())
     raise InvalidInputError(" ".join(("Settings of the service cannot be read.", *wrong)))
 
 
@@ -278,16 +275,14 @@ def _variable(name: str) -> str:
     return f"PERFMODEL_{name.upper()}"
 
 
-#: How a list and an object are written.
-_AS_JSON = {tuple: 'as ["one", "two"]', dict: 'as {"name": "value"}'}
-
-
-def _written_as_json() -> Iterator[tuple[str, type]]:
-    """Give the variables that should hold a list or an object and hold no JSON, and which."""
+def _no_json() -> Iterator[str]:
+    """Say which variables should hold JSON and do not; objects may hold secrets: none is shown."""
     for name, field in Settings.model_fields.items():
         variable, kind = _variable(name), get_origin(field.annotation)
-        if kind in _AS_JSON and variable in os.environ:
-            try:
-                json.loads(os.environ[variable])
-            except ValueError:
-                yield variable, kind
+        try:
+            json.loads(os.environ.get(variable, "[]"))
+        except ValueError as error:
+            if kind is tuple:
+                yield f'{variable} is JSON, as ["one", "two"]; got {os.environ[variable]!r}.'
+            elif kind is dict:
+                yield f'{variable} is JSON, as {{"name": "value"}}; it is none: {error}.'

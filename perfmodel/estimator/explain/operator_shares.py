@@ -101,9 +101,8 @@ class StepShares:
             Share of those of the accelerator that compute the step.
         """
         own, codes = self.of_class, [like.op_class for like in self.likeness]
-        times_s = np.bincount(
-            codes, weights=self._times_s(step_s, cores), minlength=len(OP_CLASSES)
-        )
+        times_s = np.zeros(len(OP_CLASSES))
+        np.add.at(times_s, codes, self._times_s(step_s, cores))
         return tuple(
             ClassShare(
                 name=OP_CLASSES[code].value,

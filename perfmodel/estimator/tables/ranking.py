@@ -224,7 +224,7 @@ def _per_money(rate: float, placement: ResolvedPlacement, question: RankQuestion
         if price is None:
             return None
         total += price * _whole_accelerators(kind) / 3600.0
-    return rate / total
+    return rate / total if total > 0 else None
 
 
 def _per_joule(rate: float, placement: ResolvedPlacement) -> float | None:
