@@ -105,11 +105,17 @@ def split_warnings(prepared: PreparedJob, placement: ResolvedPlacement) -> tuple
         said.append(UNEVEN_HEADS_WARNING.format(training.shape.heads, plan.tensor))
     if training is not None and is_left_to_megatron(prepared, training, placement, plan):
         said.append(SPLIT_BY_MEGATRON_WARNING)
-    if training is not None and training.shape.experts / plan.expert > MOST_EXPERTS:
-        said.append(MANY_EXPERTS_WARNING.format(training.shape.experts // plan.expert))
+    if training is not None:
+        said += experts_warnings(training, plan)
     if plan.batch_split is BatchSplit.PROPORTIONAL and len(placement.kinds) > 1:
         said.append(EQUAL_BATCHES_WARNING)
     return tuple(said)
+
+
+def experts_warnings(training: TransformerTraining, plan: Plan) -> tuple[str, ...]:
+    """Return what nobody knows of a split whose ranks hold more experts than any published."""
+    held = training.shape.experts // plan.expert
+    return (MANY_EXPERTS_WARNING.format(held),) if held > MOST_EXPERTS else ()
 
 
 def is_left_to_megatron(

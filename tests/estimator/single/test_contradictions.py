@@ -108,6 +108,11 @@ def test_more_experts_on_a_rank_than_were_published_are_said(estimator: Estimato
     said = "Each rank holds 128 experts"
     found = [said in " ".join(one.warnings) for one in (all_on_each, spread)]
     assert found == [True, False]
+    ranking = estimator.search(job, parse_placement("8xH100-SXM5-80GB"), global_batch=8, most=40)
+    held = {128 // one.choice.plan.expert for one in ranking.plans}
+    assert max(held) > 32
+    for count in held:
+        assert (f"Each rank holds {count} experts" in " ".join(ranking.warnings)) is (count > 32)
 
 
 def test_copies_beside_collectives_are_part_of_the_step(estimator: Estimator) -> None:
