@@ -8,6 +8,7 @@ import importlib.util
 import logging
 import os
 import socket
+import ssl
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
+from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.captures.capture_pool import CapturePool
 from perfmodel.estimator.captures.turns import Turns
@@ -71,6 +73,11 @@ def app_of_worker() -> FastAPI:
 def limits_of(app: FastAPI) -> list[str]:
     """Return what this installation cannot do, for the first lines of the log."""
     found = list(app.state.dispatcher.problems)
+    if not app.state.dispatcher.estimator.models:
+        found.append(
+            "No trained model is in PERFMODEL_MODELS: answers are those of the analytical model, "
+            "and say so."
+        )
     if importlib.util.find_spec("torch") is None:
         found.append(
             "PyTorch is not installed (pip install 'perfmodel[train]'): no model is captured here. "
@@ -110,8 +117,8 @@ def serve(
     Raises
     ------
     InvalidInputError
-        There is no key, and strangers could reach ``host``; or what shall start retrainings names
-        no time.
+        There is no key, and strangers could reach ``host``; a certificate that cannot be used; or
+        what shall start retrainings names no time.
     """
     os.environ["PERFMODEL_MODELS"] = str(models)
     os.environ["PERFMODEL_DATABASE"] = database
@@ -124,6 +131,7 @@ def serve(
     settings = read_settings()
     hold_many_connections()
     _check_binding(host, settings)
+    _check_certificate(settings)
     rules_of(settings)  # here, where whoever starts it is told what is wrong
     config = uvicorn.Config(
         "service.serve:app_of_worker",
@@ -159,6 +167,25 @@ def _check_binding(host: str, settings: Settings) -> None:
     finally:
         # Workers open connections of their own.
         database.close()
+
+
+def _check_certificate(settings: Settings) -> None:
+    certificate, key = settings.tls_certificate, settings.tls_key
+    if certificate is None and key is None:
+        return
+    if certificate is None:
+        raise InvalidInputError(
+            "PERFMODEL_TLS_KEY is stated without PERFMODEL_TLS_CERTIFICATE; state both, or none to "
+            "answer without TLS."
+        )
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
+    except OSError as error:  # what ssl raises is one
+        with_key = f" with the PERFMODEL_TLS_KEY {key}" if key else ""
+        raise InvalidInputError(
+            f"The PERFMODEL_TLS_CERTIFICATE {certificate}{with_key} cannot be used: "
+            f"{error.strerror or error}. Both are PEM files that the service can read."
+        ) from error
 
 
 def _serve_with_workers(config: uvicorn.Config) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_origin
 
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
@@ -149,7 +152,9 @@ class Settings(BaseSettings):
         ``debug`` to ``error``; ``json``, an object a line, or ``text``.
     """
 
-    model_config = SettingsConfigDict(env_prefix="PERFMODEL_", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="PERFMODEL_", extra="ignore", frozen=True, allow_inf_nan=False
+    )
 
     listen_host: str = "127.0.0.1"
     listen_port: int = Field(default=8000, ge=0, le=65_535)
@@ -164,8 +169,8 @@ class Settings(BaseSettings):
     max_upload_bytes: int = Field(default=64 * _MIB, ge=1024)
     max_cells: int = Field(default=1_000_000, ge=1)
     operations_keep_s: float = Field(default=86_400.0, gt=0)
-    observations_keep_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    drift_poll_s: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    observations_keep_s: float = Field(default=0.0, ge=0)
+    drift_poll_s: float = Field(default=1.0, ge=0)
     drift_share: float = Field(default=0.25, gt=0, le=1)
     drift_webhook: str = ""
     drift_webhook_private: bool = False
@@ -203,7 +208,7 @@ class Settings(BaseSettings):
     retrain_after_observations: int = Field(default=0, ge=0)
     retrain_after_records: int = Field(default=0, ge=0)
     retrain_on_drift: bool = False
-    retrain_least_s: float = Field(default=3600.0, ge=0, allow_inf_nan=False)
+    retrain_least_s: float = Field(default=3600.0, ge=0)
     retrain_model: str = "default"
     retrain_settings: dict[str, Any] = Field(default_factory=dict)
     retraining_profiles: str = "profiles"
@@ -258,9 +263,26 @@ def read_settings(**stated: Any) -> Settings:
         return Settings(**stated)
     except ValidationError as error:
         wrong = [
-            f"PERFMODEL_{str(each['loc'][0]).upper()}: {each['msg']}; got {each['input']!r}."
+            f"{_variable(str(each['loc'][0]))}: {each['msg']}; got {each['input']!r}."
             for each in error.errors()
         ]
-    except SettingsError as error:  # a list or an object that is no JSON
-        wrong = [f"{error}; it is read as JSON."]
+    except SettingsError:
+        wrong = list(_no_json())
     raise InvalidInputError(" ".join(("Settings of the service cannot be read.", *wrong)))
+
+
+def _variable(name: str) -> str:
+    return f"PERFMODEL_{name.upper()}"
+
+
+def _no_json() -> Iterator[str]:
+    """Say which variables should hold JSON and do not; objects may hold secrets: none is shown."""
+    for name, field in Settings.model_fields.items():
+        variable, kind = _variable(name), get_origin(field.annotation)
+        try:
+            json.loads(os.environ.get(variable, "[]"))
+        except ValueError as error:
+            if kind is tuple:
+                yield f'{variable} is JSON, as ["one", "two"]; got {os.environ[variable]!r}.'
+            elif kind is dict:
+                yield f'{variable} is JSON, as {{"name": "value"}}; it is none: {error}.'

@@ -62,6 +62,14 @@ def test_words_are_taken_as_the_field_spells_them(spelling: str, word: str) -> N
         assert parse_job({**JOB, **asked}) == parse_job({**JOB, **meant})
 
 
+@pytest.mark.parametrize("word", ["fp4", "NF4", "int4", "awq"])
+def test_four_bits_are_refused_with_what_answers_them(word: str) -> None:
+    with pytest.raises(InvalidInputError, match="four bits.*perfmodel kernel gemm") as refused:
+        parse_job({**JOB, "precision": word})
+    assert refused.value.pointer == "/job/precision"
+    assert "fp8" in refused.value.allowed
+
+
 def test_a_spelling_belongs_to_the_field_whose_word_it_is() -> None:
     with pytest.raises(UnknownWordError, match="Unknown precision 'torch'.*Use fp32, tf32"):
         parse_job({**JOB, "precision": "torch"})

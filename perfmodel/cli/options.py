@@ -238,7 +238,11 @@ def _adapter(
         return None
     try:
         found = json.loads(value.read_bytes())
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise InvalidInputError(
+            f"The adapter_config.json {value} cannot be read: {error.strerror}."
+        ) from error
+    except ValueError as error:
         raise InvalidInputError(f"{value} is no adapter_config.json: {error}.") from error
     if not isinstance(found, dict):
         raise InvalidInputError(f"{value} is no adapter_config.json: it holds no object.")

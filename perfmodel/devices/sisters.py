@@ -39,10 +39,10 @@ def _line(spec: AcceleratorSpec) -> tuple[str, str, str]:
 
 
 def is_weaker(spec: AcceleratorSpec, other: AcceleratorSpec) -> bool:
-    """Tell whether a sister has a lower power limit than another one, and nothing more than it.
+    """Tell whether a sister has less of something than another one, and nothing more than it.
 
-    Cores, clock, bandwidth of memory and the peaks of all types are compared; how much memory there
-    is makes no step faster.
+    Power limit, cores, clock, bandwidth of memory and the peaks of all types are compared; how much
+    memory there is makes no step faster.
 
     Examples
     --------
@@ -50,12 +50,15 @@ def is_weaker(spec: AcceleratorSpec, other: AcceleratorSpec) -> bool:
     >>> card, module = map(Catalog.default().get, ("A100-PCIe-80GB", "A100-SXM4-80GB"))
     >>> is_weaker(card, module), is_weaker(module, card), is_weaker(card, card)
     (True, False, False)
+    >>> less, more = map(Catalog.default().get, ("A100-SXM4-40GB", "A100-SXM4-80GB"))
+    >>> is_weaker(less, more), is_weaker(more, less)
+    (True, False)
     """
     pairs = [
+        (spec.tdp_w or 0.0, other.tdp_w or 0.0),
         (spec.bandwidth_bytes_per_s, other.bandwidth_bytes_per_s),
         (spec.core_count or 0.0, other.core_count or 0.0),
         (spec.clock_hz or 0.0, other.clock_hz or 0.0),
         *((rate, other.peak_flops.get(name, 0.0)) for name, rate in spec.peak_flops.items()),
     ]
-    limited = (spec.tdp_w or 0.0) < (other.tdp_w or 0.0)
-    return limited and all(one <= two for one, two in pairs)
+    return all(one <= two for one, two in pairs) and any(one < two for one, two in pairs)

@@ -20,6 +20,8 @@ PROGRAM_BASIS = "one efficiency, fitted to published inference on two NPUs"
 #: Share of their roofline that such programs reach: of 405 published steps of encoders, GPT-2 and
 #: ResNet-50 on two NPUs 0.42 and 0.37 in geometric mean (docs/adr/0067).
 PROGRAM_EFFICIENCY = 0.4
+#: Time of the host to call one, in seconds: that of an operator elsewhere (docs/adr/0067).
+PROGRAM_CALL_S = 30e-6
 
 
 def is_program(workload: Workload) -> bool:

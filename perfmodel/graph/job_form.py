@@ -34,6 +34,11 @@ OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "adafactor", "lamb")
 #: Compilers that train nothing, and what people call them.
 _INFERENCE_ONLY = {Compiler.TENSORRT: "TensorRT", Compiler.OPENVINO: "OpenVINO"}
 
+#: What people call weights of four bits, and methods that make them.
+_FOUR_BITS = frozenset(
+    {"fp4", "nvfp4", "mxfp4", "nf4", "int4", "uint4", "w4a16", "awq", "gptq", "4bit", "4-bit"}
+)
+
 #: What ``activation_checkpointing`` may say besides true and false.
 CHECKPOINTING = ("none", "selective", "full")
 
@@ -169,6 +174,18 @@ def _check_reference(given: Mapping[str, Any], pointer: str) -> None:
         )
 
 
+def _precision(value: Any, pointer: str) -> Precision:
+    if isinstance(value, str) and value.strip().lower() in _FOUR_BITS:
+        raise InvalidInputError(
+            f"precision {value!r} keeps weights in four bits, which is answered of no job, nor of "
+            "a base that an adapter is trained on (QLoRA). `perfmodel kernel gemm --precision "
+            "nvfp4` answers single products; fp8 and int8 are the narrowest of a job.",
+            pointer=pointer,
+            allowed=tuple(one.value for one in Precision),
+        )
+    return as_word(Precision, "precision", value, pointer)
+
+
 def _check_agreement(job: Job, pointer: str) -> None:
     if job.mode is Mode.INFERENCE and job.accumulation_steps != 1:
         raise InvalidInputError(
@@ -242,7 +259,7 @@ def _read(name: str, value: object, pointer: str) -> Any:
         case "mode":
             return as_word(Mode, name, value, pointer)
         case "precision":
-            return as_word(Precision, name, value, pointer)
+            return _precision(value, pointer)
         case "memory_format":
             return as_word(MemoryFormat, name, value, pointer)
         case "compiler":

@@ -20,7 +20,7 @@ from perfmodel.training.model_card import CARD, model_card
 from perfmodel.training.provenance import corpus_digest, time_now
 from perfmodel.training.samples.corpus import Corpus
 from perfmodel.training.samples.profile_corpus import profile_corpus
-from perfmodel.training.samples.samples import TOO_NOISY
+from perfmodel.training.samples.samples import TOO_NOISY, left_out
 from perfmodel.training.train import version_folder
 
 #: Records of one device that are taken in; beyond, a fit has more to learn from them.
@@ -114,7 +114,7 @@ def usable_probes(store: ProfileStore, device: str | None = None) -> Corpus:
             hint=f"{store.folder} holds no records of it; perfmodel profile on it writes some.",
         )
     raise TrainingError(
-        f"No usable measurement in {store.folder} (left out: {dict(found.dropped)}). "
+        f"No usable measurement in {store.folder}{left_out(found.dropped)}. "
         + (
             "Measure them again while nothing else uses the device: --retry-noisy."
             if TOO_NOISY in found.dropped

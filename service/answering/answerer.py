@@ -17,7 +17,7 @@ from perfmodel.estimator.job_types.job_type_answers import answer_of_type
 from perfmodel.estimator.kernels.kernel_answers import KernelTable
 from perfmodel.estimator.tables.curve import Curve
 from perfmodel.estimator.tables.estimates import answer_cell, answer_from_memory
-from perfmodel.estimator.tables.ranking import Ranking
+from perfmodel.estimator.tables.ranking import Ranking, RankQuestion
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
@@ -173,10 +173,10 @@ class Answerer:
                 asked.job, asked.placement, seen, self.observed_jobs.strangers(),
                 global_batch=asked.global_batch, most=asked.most,
             )  # fmt: skip
-        ranking = replace(asked.question, prices=self._prices(asked.question.prices))
         return self.estimator.rank(
-            asked.job, asked.placements, ranking, seen, self.observed_jobs.strangers()
-        )
+            asked.job, asked.placements, self._priced(asked.question), seen,
+            self.observed_jobs.strangers(),
+        )  # fmt: skip
 
     def prepare(self, job: Job, written: Any) -> PreparedJob:
         """Return a job with its captured step, and recognise it by what was written from now on."""
@@ -263,13 +263,18 @@ class Answerer:
         strangers = self.observed_jobs.strangers()
         return observed_job(self.estimator.core, prepared, seen, strangers)
 
-    def _prices(self, stated: Mapping[str, float]) -> dict[str, float]:
-        """Return prices by canonical names: those that are kept, and over them those stated."""
-        prices = {name: price.per_hour for name, price in self._state.prices.all().items()}
-        for written, price in stated.items():
+    def _priced(self, question: RankQuestion) -> RankQuestion:
+        """Return a question with the prices that are kept, and over them those that it states."""
+        stated: dict[str, float] = {}
+        for written, price in question.prices.items():
             try:
-                prices[self.estimator.accelerators.get(written).name] = price
+                stated[self.estimator.accelerators.get(written).name] = price
             except InvalidInputError as error:
                 error.pointer = f"/prices/{written}"
                 raise
-        return prices
+        kept = {name: p for name, p in self._state.prices.all().items() if name not in stated}
+        return replace(
+            question,
+            prices={name: price.per_hour for name, price in kept.items()} | stated,
+            currencies={name: price.currency for name, price in kept.items()},
+        )

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from typing import final
 
+from perfmodel.errors import InvalidInputError
 from perfmodel.retraining.settings import parse_settings
 from perfmodel.retraining.triggers import TriggerRules, look
 from perfmodel.store.retraining import RetrainingStore, TriggerStore
@@ -29,6 +30,10 @@ def rules_of(settings: Settings) -> TriggerRules:
     MissingExtraError
         An expression, and nothing that reads it.
     """
+    try:
+        asked = parse_settings(settings.retrain_settings, pointer="/retrain_settings").to_dict()
+    except InvalidInputError as error:
+        raise InvalidInputError(f"PERFMODEL_RETRAIN_SETTINGS: {error.message}") from error
     return TriggerRules(
         model=settings.retrain_model,
         cron=settings.retrain_cron,
@@ -36,7 +41,7 @@ def rules_of(settings: Settings) -> TriggerRules:
         after_records=settings.retrain_after_records,
         on_drift=settings.retrain_on_drift,
         least_s=settings.retrain_least_s,
-        settings=parse_settings(settings.retrain_settings, pointer="/retrain_settings").to_dict(),
+        settings=asked,
     )
 
 

@@ -321,6 +321,8 @@ def test_training_options_of_a_job_are_asked_for(tmp_path: Path) -> None:
     assert json.loads(adapted)["compute_time_s"] < usual["compute_time_s"]
     refused = _run("predict", *RESNET, "--mixed-precision", "fp8", *on, *MODELS, code=2)
     assert "fp32, bf16, fp16" in refused.stderr
+    missing = _run("predict", *RESNET, "--adapter", str(tmp_path / "no.json"), *on, *MODELS, code=2)
+    assert "no.json cannot be read: No such file or directory." in missing.stderr
 
 
 def test_a_request_may_say_that_a_step_ran_out_of_memory(tmp_path: Path) -> None:

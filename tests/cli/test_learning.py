@@ -200,7 +200,7 @@ def test_evaluate_scores_beside_the_baselines_and_writes_the_report(
 def test_nothing_to_learn_from_is_said(tmp_path: Path) -> None:
     for command in ("train", "evaluate"):
         shown = _run(command, "--profiles", str(tmp_path), code=4)
-        assert "No usable measurement" in shown.stderr
+        assert f"No usable measurement in {tmp_path}, which holds none." in shown.stderr
 
 
 def test_an_unknown_member_is_answered_with_the_known(profiles: Path) -> None:

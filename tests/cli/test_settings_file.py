@@ -111,6 +111,34 @@ def test_a_value_that_no_setting_can_have_is_named(tmp_path: Path) -> None:
     assert "PERFMODEL_LOG_FORMAT" in told.stderr
 
 
+@pytest.mark.parametrize(
+    ("stated", "said"),
+    [
+        ({"PERFMODEL_RATE_PER_S": "nan"}, "PERFMODEL_RATE_PER_S: Input should be a finite number"),
+        (
+            {"PERFMODEL_HOSTS": "perfmodel.internal"},
+            """PERFMODEL_HOSTS is JSON, as ["one", "two"]; got 'perfmodel.internal'.""",
+        ),
+        (
+            {"PERFMODEL_KUBERNETES_ACCELERATORS": "odd=T4"},
+            'ACCELERATORS is JSON, as {"name": "value"}; it is none: Expecting value',
+        ),
+        ({"PERFMODEL_TLS_CERTIFICATE": "none.pem"}, "PERFMODEL_TLS_CERTIFICATE none.pem cannot be"),
+        ({"PERFMODEL_TLS_KEY": "none.pem"}, "without PERFMODEL_TLS_CERTIFICATE"),
+        ({"PERFMODEL_DATABASE": "mysql://host/perfmodel"}, "It is SQLite (sqlite:///"),
+    ],
+)
+def test_what_a_service_cannot_be_told_is_named(
+    tmp_path: Path, stated: dict[str, str], said: str
+) -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "perfmodel", "serve", "--port", "0"], env={**os.environ, **stated},
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert told.returncode in (2, 4)
+    assert said in told.stderr
+
+
 def test_what_is_printed_can_be_read_again(tmp_path: Path) -> None:
     stated = {
         "PERFMODEL_RATE_PER_S": "5.5",

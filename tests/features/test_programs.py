@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import synthetic_workloads as made_up
 
-from perfmodel.estimator.single.analytical import AnalyticalModel, explain_roofline
-from perfmodel.features.programs import PROGRAM_EFFICIENCY, is_program
+from perfmodel.estimator.single.analytical import LAUNCH_S, AnalyticalModel, explain_roofline
+from perfmodel.features.programs import PROGRAM_CALL_S, PROGRAM_EFFICIENCY, is_program
 from perfmodel.features.roofline import node_roofline, node_work
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.members.efficiency import EfficiencyPredictor
@@ -54,14 +54,17 @@ def test_a_program_takes_its_products_and_what_it_reads_from_outside() -> None:
     assert np.all(roofline.bound_s <= roofline.roofline_s)
 
 
-def test_nobody_launches_the_operators_of_a_program() -> None:
+def test_a_program_is_called_once() -> None:
     step = _step(8)
-    expected = node_roofline(step).roofline_s.sum() / PROGRAM_EFFICIENCY
+    expected = node_roofline(step).roofline_s.sum() / PROGRAM_EFFICIENCY + PROGRAM_CALL_S
     assumed = EfficiencyPredictor().fit(made_up.samples(families=2))
     for time_s in (AnalyticalModel().predict([step])[0].time_s, assumed.predict([step])[0]):
         assert time_s == pytest.approx(expected)
+    nodes = explain_roofline(step, expected).nodes
+    assert nodes.launch_s.sum() == pytest.approx(LAUNCH_S)
     eager = replace(step, compiler=Compiler.EAGER)
-    assert AnalyticalModel().predict([eager])[0].time_s > 10 * expected
+    calls = sum(not view for view in node_work(step.graph).is_view)
+    assert AnalyticalModel().predict([eager])[0].time_s > (calls - 1) * PROGRAM_CALL_S
 
 
 def test_what_a_program_does_beside_its_products_has_no_peak() -> None:

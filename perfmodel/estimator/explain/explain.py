@@ -190,17 +190,19 @@ def explain_answer(
     cell = predicted_cell(core, prepared, placement)
     estimate = answer_cell(core, prepared, placement, observed)
     chain = placed_chain(cell, observed)
-    accelerator = placement.kinds[chain.kind].accelerator
+    kind = placement.kinds[chain.kind]
+    accelerator, part = kind.accelerator, kind.part
     predicted = cell.predictions[chain.kind]
     explained = explain_step(core, prepared, accelerator, predicted.time_s, kernels)
     stages = [*_predicted(prepared, accelerator, explained, predicted.time_s), *chain.stages]
+    cores = part.sm_share if part else 1.0
     seen = near_observations(core, prepared, placement, observed)
     return Explanation(
         estimate=estimate,
         compute_time_s=chain.single_s,
-        operator_classes=explained.shares.classes(chain.single_s),
-        operators=explained.shares.operators(chain.single_s, most),
-        roofline=roofline_of(prepared.on(accelerator)),
+        operator_classes=explained.shares.classes(chain.single_s, cores),
+        operators=explained.shares.operators(chain.single_s, most, cores),
+        roofline=roofline_of(replace(prepared.on(accelerator), accelerator=kind.held)),
         nearest=(*seen, *near_points(prepared.job, explained.nearest)),
         contributions=contributions(stages, estimate.step_time_s),
         model_version=estimate.model_version,

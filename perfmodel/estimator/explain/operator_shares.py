@@ -10,8 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from perfmodel.client.answers import ClassShare, OperatorShare
+from perfmodel.estimator.evidence.step_bounds import FEWER_MULTIPLICATIONS
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.nodes import OP_CLASSES, PHASES, node_table
+from perfmodel.graph.cost.base import OpClass
 from perfmodel.graph.ir import Graph
 from perfmodel.predictors.explanation import NodeParts
 from perfmodel.types import Phase
@@ -19,6 +21,7 @@ from perfmodel.types import Phase
 #: What the time of an operator rests on.
 KERNELS, MODEL = "kernels", "model"
 _OPTIMIZER = PHASES.index(Phase.OPTIMIZER)
+_CONVOLUTION = OP_CLASSES.index(OpClass.CONVOLUTION)
 
 
 class _Likeness(NamedTuple):
@@ -65,11 +68,6 @@ class _Columns:
             by_kernels=total(_by_kernels(nodes)),
         )
 
-    def most_first(self) -> list[int]:
-        """Return the groups that are not empty."""
-        order = np.argsort(-self.share, kind="stable")
-        return [g for g in order.tolist() if self.count[g]]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StepShares:
@@ -92,37 +90,48 @@ class StepShares:
             of_group=_Columns.of(nodes, calls, group_of, len(likeness)),
         )
 
-    def classes(self, step_s: float) -> tuple[ClassShare, ...]:
+    def classes(self, step_s: float, cores: float = 1.0) -> tuple[ClassShare, ...]:
         """Return what each class of operators takes of a step, most time first.
 
         Parameters
         ----------
         step_s : float
             What all of them add up to.
+        cores : float
+            Share of those of the accelerator that compute the step.
         """
-        own = self.of_class
+        own, codes = self.of_class, [like.op_class for like in self.likeness]
+        times_s = np.zeros(len(OP_CLASSES))
+        np.add.at(times_s, codes, self._times_s(step_s, cores))
         return tuple(
             ClassShare(
                 name=OP_CLASSES[code].value,
                 count=int(own.count[code]),
                 flops=float(own.flops[code]),
                 bytes=float(own.moved_bytes[code]),
-                time_s=float(own.share[code] * step_s),
-                share=float(own.share[code]),
+                time_s=float(times_s[code]),
+                share=float(times_s[code] / step_s),
             )
-            for code in own.most_first()
+            for code in _most_first(times_s, own.count)
         )
 
-    def operators(self, step_s: float, most: int) -> tuple[OperatorShare, ...]:
+    def operators(self, step_s: float, most: int, cores: float = 1.0) -> tuple[OperatorShare, ...]:
         """Return what groups of equal operators take of a step, most time first."""
-        return tuple(self._operator(g, step_s) for g in self.of_group.most_first()[:most])
+        times_s = self._times_s(step_s, cores)
+        order = _most_first(times_s, self.of_group.count)[:most]
+        return tuple(self._operator(g, float(times_s[g]), cores) for g in order)
 
-    def _operator(self, g: int, step_s: float) -> OperatorShare:
+    def _times_s(self, step_s: float, cores: float) -> FloatArray:
+        """Divide a step over the groups of operators, none of them faster than its peak."""
+        fewer = [FEWER_MULTIPLICATIONS if like.op_class == _CONVOLUTION else 1.0
+                 for like in self.likeness]  # fmt: skip
+        return _divided(step_s, self.of_group.share, self.of_group.compute_s / fewer / cores)
+
+    def _operator(self, g: int, time_s: float, cores: float) -> OperatorShare:
         own, like = self.of_group, self.likeness[g]
         flops, moved, compute_s = (
             float(column[g]) for column in (own.flops, own.moved_bytes, own.compute_s)
         )
-        time_s = float(own.share[g] * step_s)
         return OperatorShare(
             name=like.op,
             operator_class=OP_CLASSES[like.op_class].value,
@@ -135,10 +144,39 @@ class StepShares:
             time_s=time_s,
             achieved_flops_per_s=flops / time_s if time_s > 0 else 0.0,
             # Equal operators run on one unit: its rate follows from the sums.
-            peak_flops_per_s=flops / compute_s if compute_s > 0 else None,
+            peak_flops_per_s=cores * flops / compute_s if compute_s > 0 else None,
             bound=_bound(own, g),
             rests_on=KERNELS if own.by_kernels[g] else MODEL,
         )
+
+
+def _most_first(times_s: FloatArray, count: IntArray) -> list[int]:
+    """Return the groups that are not empty."""
+    order = np.argsort(-times_s, kind="stable")
+    return [g for g in order.tolist() if count[g]]
+
+
+def _divided(step_s: float, share: FloatArray, least_s: FloatArray) -> FloatArray:
+    """Divide a step by shares that add up to 1, so that no part is shorter than it can be.
+
+    Where the step is shorter than these together, something else carries it out, and the shares
+    alone count.
+
+    Examples
+    --------
+    >>> _divided(1.0, np.array([0.2, 0.4, 0.4]), np.array([0.4, 0.0, 0.1])).tolist()
+    [0.4, 0.3, 0.3]
+    """
+    times_s = share * step_s
+    if least_s.sum() > step_s:
+        return times_s
+    held = np.zeros(len(share), dtype=np.bool_)
+    while np.any(short := ~held & (times_s < least_s)):
+        held |= short
+        free = float(share[~held].sum())
+        rest = (step_s - float(least_s[held].sum())) / free if free > 0 else 0.0
+        times_s = np.where(held, least_s, share * rest)
+    return times_s * (step_s / float(times_s.sum()))
 
 
 def _bound(columns: _Columns, g: int) -> str:

@@ -65,6 +65,8 @@ def offloaded(
         overhead_s=parts.overhead_s + traffic.update_s,
         communication_s=parts.communication_s + moved,
     )
+    # Copies go beside collectives: together they may last longer than the step that they are in.
+    found = replace(found, communication_s=np.minimum(found.communication_s, found.step_time_s))
     added = float((late + back + traffic.update_s)[0])
     return found, added / float(found.step_time_s[0])
 

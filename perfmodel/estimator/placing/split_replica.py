@@ -14,6 +14,7 @@ from perfmodel.estimator.single.plan_engine import needs_no_single, transformer_
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.fabric.rank_groups import Dimension
+from perfmodel.placement.plan_steps.layer_time import MOST_EXPERTS
 from perfmodel.placement.plan_steps.plan_constants import Stack
 from perfmodel.placement.plan_steps.plan_step import PlanStep
 from perfmodel.placement.plan_steps.stage_cut import cut_graph, cut_step_s, refuse_operator_splits
@@ -87,8 +88,11 @@ def answered_parts(steps: PlanStep) -> StepParts:
         parts,
         # What the bound of the arithmetic adds counts as computing.
         compute_s=parts.compute_s + (steps.step_time_s - parts.step_time_s),
-        # What is waited for beside messages, the launch of the last ones, is communication as well.
-        communication_s=np.maximum(parts.communication_s, parts.exposed_communication_s),
+        # What is waited for beside messages, the launch of the last ones, is communication as well;
+        # of several at a time no more counts than the step has time for.
+        communication_s=np.clip(
+            parts.communication_s, parts.exposed_communication_s, steps.step_time_s
+        ),
     )
 
 
@@ -101,9 +105,17 @@ def split_warnings(prepared: PreparedJob, placement: ResolvedPlacement) -> tuple
         said.append(UNEVEN_HEADS_WARNING.format(training.shape.heads, plan.tensor))
     if training is not None and is_left_to_megatron(prepared, training, placement, plan):
         said.append(SPLIT_BY_MEGATRON_WARNING)
+    if training is not None:
+        said += experts_warnings(training, plan)
     if plan.batch_split is BatchSplit.PROPORTIONAL and len(placement.kinds) > 1:
         said.append(EQUAL_BATCHES_WARNING)
     return tuple(said)
+
+
+def experts_warnings(training: TransformerTraining, plan: Plan) -> tuple[str, ...]:
+    """Return what nobody knows of a split whose ranks hold more experts than any published."""
+    held = training.shape.experts // plan.expert
+    return (MANY_EXPERTS_WARNING.format(held),) if held > MOST_EXPERTS else ()
 
 
 def is_left_to_megatron(
@@ -176,6 +188,12 @@ UNEVEN_HEADS_WARNING = (
 SPLIT_BY_MEGATRON_WARNING = (
     "The split is answered as Megatron carries it out, up to 2.4 times faster than PyTorch does. "
     'State in software which one it is: {"megatron": "0.14"} or {"torch": "2.9"}.'
+)
+
+#: Said where ranks hold more experts than those of any published split.
+MANY_EXPERTS_WARNING = (
+    f"Each rank holds {{0}} experts of a layer, and those of published splits {MOST_EXPERTS} at "
+    "most: how long a layer waits for so many is not known. Spread them with ep."
 )
 
 #: Said where unlike accelerators should get unlike batches, and a replica is on several of them.

@@ -23,6 +23,7 @@ from perfmodel.estimator.placing.memory import JobBounds, compiled_columns
 from perfmodel.estimator.placing.split_replica import (
     SPLIT_BY_MEGATRON_WARNING,
     answered_parts,
+    experts_warnings,
     is_left_to_megatron,
 )
 from perfmodel.estimator.single.plan_engine import needs_no_single, transformer_training
@@ -307,4 +308,6 @@ def search(
     plans = (one.choice.plan for one in found.plans)
     if any(is_left_to_megatron(prepared, training, placement, plan) for plan in plans):
         said.append(SPLIT_BY_MEGATRON_WARNING)
+    split = [one.choice.plan for one in found.plans if not _is_whole(one.choice)]
+    said += [text for plan in split for text in experts_warnings(training, plan)]
     return replace(found, model_version=core.model.version, warnings=tuple(dict.fromkeys(said)))

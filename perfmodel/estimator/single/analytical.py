@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from perfmodel.features.nodes import node_table
-from perfmodel.features.programs import PROGRAM_EFFICIENCY, is_program
+from perfmodel.features.programs import PROGRAM_CALL_S, PROGRAM_EFFICIENCY, is_program
 from perfmodel.features.roofline import node_roofline, step_bound_s
 from perfmodel.features.steps.step import Step
 from perfmodel.features.steps.step_table import FUSING
@@ -47,7 +47,7 @@ class AnalyticalModel:
     """Answers ``(roofline + launches) / efficiency`` for any workload on any accelerator.
 
     Of a step that a compiler fuses the kernels count in place of the operators; one that runs as a
-    program of its accelerator (:mod:`perfmodel.features.programs`) has no launches.
+    program of its accelerator (:mod:`perfmodel.features.programs`) is called once.
 
     Parameters
     ----------
@@ -82,7 +82,8 @@ class AnalyticalModel:
         """Return the time that a step typically takes, and the one that none can beat."""
         bound_s = step_bound_s(workload)
         if is_program(workload):
-            return float(node_roofline(workload).roofline_s.sum()) / PROGRAM_EFFICIENCY, bound_s
+            work_s = float(node_roofline(workload).roofline_s.sum())
+            return PROGRAM_CALL_S + work_s / PROGRAM_EFFICIENCY, bound_s
         if workload.compiler not in FUSING:
             return float(self._roofline.predict([workload])[0]) / TYPICAL_EFFICIENCY, bound_s
         work = step_work([Step.of(workload)])
@@ -103,6 +104,8 @@ def explain_roofline(workload: Workload, answer_s: float) -> StepExplanation:
         What the roofline and the launches lack of it is given to all operators alike.
     """
     calls = ~node_table(workload.graph).is_view
+    if is_program(workload):
+        calls[np.flatnonzero(calls)[1:]] = False
     launch_s = np.where(calls, LAUNCH_S, 0.0)
     nodes = parts_of_nodes(workload, node_roofline(workload).roofline_s, launch_s)
     stages = (

@@ -1,8 +1,8 @@
 r"""Predictions for cards and modules of one name, brought into the order of what these can do.
 
-A card is never faster than a module of its name with a higher power limit whose cores, clock, peaks
-and bandwidth are no smaller. Predictions that say so are pooled: with the deviations :math:`s_i` of
-the logarithms of those on the best rung among them all become
+A card is never faster than a module of its name whose power limit, cores, clock, peaks and
+bandwidth are no smaller, one of them larger. Predictions that say so are pooled: with the
+deviations :math:`s_i` of the logarithms of those on the best rung among them all become
 
 .. math:: \ln t = \sum_i s_i^{-2} \ln t_i \Big/ \sum_i s_i^{-2},
 

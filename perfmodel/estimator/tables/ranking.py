@@ -10,7 +10,7 @@ from types import MappingProxyType
 from perfmodel.client import answers
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator.core.core import Core
-from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.job_types.job_type_answers import VERSION
@@ -49,6 +49,8 @@ class RankQuestion:
         Leave out what costs more.
     prices : mapping of str to float
         Money for one accelerator and hour, by canonical name.
+    currencies : mapping of str to str
+        What prices are in, by the same names; of those left out nobody says.
     """
 
     by: Criterion = Criterion.THROUGHPUT
@@ -58,6 +60,7 @@ class RankQuestion:
     deadline_s: float | None = None
     budget: float | None = None
     prices: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    currencies: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
         limited = self.deadline_s is not None or self.budget is not None
@@ -66,6 +69,11 @@ class RankQuestion:
                 "A deadline or a budget needs total_samples: how much there is to do.",
                 pointer="/constraints/total_samples",
             )
+
+    @property
+    def is_about_money(self) -> bool:
+        """Whether prices decide."""
+        return self.by is Criterion.COST or self.budget is not None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,6 +125,7 @@ def rank_placements(
         if one.placement is None:
             raise one.error
         errors.setdefault(one.placement, one.error)
+    question = _in_one_currency(question, filled.resolved)
     ranked: list[Ranked] = []
     for at, placement in enumerate(filled.resolved):
         if placement is not None and at not in errors:
@@ -131,6 +140,30 @@ def rank_placements(
         left_out=tuple(r for r in ranked if r.left_out),
         errors=MappingProxyType(dict(sorted(errors.items()))),
         model_version=VERSION if job.job_type is not None else core.model.version,
+    )
+
+
+def _in_one_currency(
+    question: RankQuestion, placements: Sequence[ResolvedPlacement | None]
+) -> RankQuestion:
+    """Return a question with prices that can be compared, or with none where they do not matter.
+
+    Raises
+    ------
+    InvalidInputError
+        They decide, and are in several currencies.
+    """
+    names = sorted({a.name for one in placements if one for a in one.accelerators})
+    currencies = {name: question.currencies[name] for name in names if name in question.currencies}
+    if len(set(currencies.values())) < 2:
+        return question
+    if not question.is_about_money:
+        return replace(question, prices={})
+    found = ", ".join(f"of {name} in {currency}" for name, currency in currencies.items())
+    raise InvalidInputError(
+        f"Prices that are kept are {found}: they cannot be compared. State prices of these "
+        "accelerators in one currency with the question.",
+        pointer="/prices",
     )
 
 
@@ -167,7 +200,8 @@ def _score(found: Ranked, question: RankQuestion, placement: ResolvedPlacement) 
         return found.batch.goodput
     if question.by is Criterion.COST:
         if found.samples_per_money is None:
-            missing = [k.accelerator.name for k in placement.kinds]
+            names = dict.fromkeys(kind.accelerator.name for kind in placement.kinds)
+            missing = [name for name in names if name not in question.prices]
             raise InvalidInputError(
                 f"No price of {', '.join(missing)}; state prices per accelerator and hour.",
                 pointer="/prices",
@@ -184,12 +218,12 @@ def _score(found: Ranked, question: RankQuestion, placement: ResolvedPlacement) 
 
 
 def _per_money(rate: float, placement: ResolvedPlacement, question: RankQuestion) -> float | None:
-    prices = [question.prices.get(kind.accelerator.name) for kind in placement.kinds]
     total = 0.0
-    for price, count in zip(prices, placement.counts, strict=True):
+    for kind in placement.kinds:
+        price = question.prices.get(kind.accelerator.name)
         if price is None:
             return None
-        total += price * count / 3600.0
+        total += price * _whole_accelerators(kind) / 3600.0
     return rate / total if total > 0 else None
 
 
@@ -199,9 +233,13 @@ def _per_joule(rate: float, placement: ResolvedPlacement) -> float | None:
     for kind in placement.kinds:
         if kind.accelerator.tdp_w is None:
             return None
-        share = kind.part.sm_share if kind.part else 1.0
-        watts += kind.count * share * min(kind.accelerator.tdp_w, limit or float("inf"))
+        watts += _whole_accelerators(kind) * min(kind.accelerator.tdp_w, limit or float("inf"))
     return rate / watts
+
+
+def _whole_accelerators(kind: Kind) -> float:
+    """Return how many whole accelerators the parts of a kind are, by their cores."""
+    return kind.count * (kind.part.sm_share if kind.part else 1.0)
 
 
 def _left_out(found: Ranked, question: RankQuestion) -> str:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.nodes import OP_CLASSES, PHASES, NodeTable, node_table
-from perfmodel.features.programs import PROGRAM_EFFICIENCY, is_program
+from perfmodel.features.programs import PROGRAM_CALL_S, PROGRAM_EFFICIENCY, is_program
 from perfmodel.features.roofline import node_roofline
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.members.step_calibration import non_negative_least_squares
@@ -85,7 +85,7 @@ class EfficiencyPredictor(Predictor):
     device has its own constants, and so has each compiler on it that was measured: a compiler
     fuses what the graph lists apart. A kind of device that was never measured gets
     :data:`ASSUMED_EFFICIENCY`; there a launch runs beside the device, and a node takes the
-    longer of the two. What runs as one program has one efficiency and no launches.
+    longer of the two. What runs as one program has one efficiency, and is called once.
     """
 
     name: ClassVar[str] = "efficiency"
@@ -124,7 +124,9 @@ class EfficiencyPredictor(Predictor):
         table = node_table(workload.graph)
         if typical is ASSUMED and is_program(workload):
             work = node_roofline(workload).roofline_s / PROGRAM_EFFICIENCY
-            return work, np.zeros(len(work))
+            call = np.zeros(len(work))
+            call[:1] = PROGRAM_CALL_S
+            return work, call
         shares = np.array([typical.by_class[slot] for slot in SLOTS])
         work = node_roofline(workload).roofline_s / shares[_slots(table)]
         if typical is not ASSUMED:

@@ -136,7 +136,13 @@ class Connections:
         self._breaker = Breaker(pause_s=_PAUSE_S, trial_s=2 * _CONNECT_TIMEOUT_S + _WRITE_S)
         try:
             self._engine = _engine(make_url(url))
-        except (SQLAlchemyError, ImportError) as error:
+        except ImportError as error:
+            raise StoreError(
+                f"The database {shown_url(url)} cannot be used: {error}. It is SQLite "
+                "(sqlite:///perfmodel.db), or PostgreSQL (postgresql://user@host/perfmodel) with "
+                "pip install 'perfmodel[postgres]'."
+            ) from error
+        except SQLAlchemyError as error:
             raise self._problem(error) from error
         #: Whether the database is an SQLite file or in memory.
         self.is_sqlite = self._engine.dialect.name == "sqlite"

@@ -99,12 +99,24 @@ def load_samples(
         samples.append(sample)
     if not samples:
         raise TrainingError(
-            f"No usable measurement in {store.folder} (left out: {dict(dropped)}). Profile some "
-            "workloads first."
+            f"No usable measurement in {store.folder}{left_out(dropped)}. Profile some workloads "
+            "first."
         )
     samples = _raised(samples, product_rates, notes)
     samples.sort(key=lambda s: (s.workload.accelerator.name, s.model, s.workload.content_hash))
     return SampleSet(samples=tuple(samples), dropped=dict(dropped), notes=dict(notes))
+
+
+def left_out(dropped: Mapping[str, int]) -> str:
+    """Say how many measurements are not used, and why.
+
+    Examples
+    --------
+    >>> left_out({"too noisy": 2}), left_out({})
+    (': 2 too noisy', ', which holds none')
+    """
+    counts = ", ".join(f"{count} {reason}" for reason, count in dropped.items())
+    return f": {counts}" if counts else ", which holds none"
 
 
 def _raised(

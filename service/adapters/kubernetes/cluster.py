@@ -29,8 +29,20 @@ class Cluster:
         self._dispatcher = dispatcher
         self._catalog = dispatcher.estimator.accelerators
         self._table = DeviceTable(self._catalog, settings.kubernetes_accelerators)
+        self._warn_of_unknown()
         # Read before the first question: the first pods deserve scores too.
         self.nodes.refresh()
+
+    def _warn_of_unknown(self) -> None:
+        """Say what labels stand for that nobody knows; it may be described later."""
+        for value, name in self.settings.kubernetes_accelerators.items():
+            if self._table.name(DeviceLabel(key="", value=value)) is None:
+                logger.warning(
+                    "PERFMODEL_KUBERNETES_ACCELERATORS says that %r is %r, which is no accelerator "
+                    "that is known: nothing is predicted for nodes with it",
+                    value,
+                    name,
+                )
 
     async def judge(
         self,

@@ -64,7 +64,8 @@ async function predict({ focus = false, remember = true } = {}) {
 
 /** Return the precision that is usual on an accelerator, as a job states it: fp32 is not stated. */
 function precisionOn(name) {
-  const precision = usualPrecision(view.catalogue.get(folded(name)));
+  // A slice computes as its card does.
+  const precision = usualPrecision(view.catalogue.get(folded(name?.split("/")[0])));
   return precision === "fp32" ? undefined : precision;
 }
 

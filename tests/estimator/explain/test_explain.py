@@ -146,6 +146,20 @@ def test_what_binds_an_operator_follows_from_its_intensity(analytical: Estimator
     assert bounds == {"compute", "memory"}
 
 
+def test_a_part_is_held_against_its_own_peak(analytical: Estimator) -> None:
+    part, whole = (_explain(analytical, on) for on in (PLACEMENTS["slice"], "A100-SXM4-40GB"))
+    assert part.roofline.accelerator == "A100-SXM4-40GB/3g.20gb"
+    # 42 of 108 SMs, half of the bandwidth.
+    peaks = part.roofline.peak_flops_per_s, whole.roofline.peak_flops_per_s
+    assert peaks[0] == pytest.approx(peaks[1] * 42 / 108)
+    assert part.roofline.memory_bytes_per_s == whole.roofline.memory_bytes_per_s / 2
+    (own,), (all_of_it,) = (
+        {one.peak_flops_per_s for one in found.operators if one.operator_class == "matmul"}
+        for found in (part, whole)
+    )
+    assert own == pytest.approx((all_of_it or 0.0) * 42 / 108)
+
+
 def test_the_slowest_kind_is_explained(analytical: Estimator) -> None:
     found = _explain(analytical, PLACEMENTS["kinds"])
     assert found.roofline.accelerator == "T4"

@@ -14,6 +14,8 @@ import pytest
 
 from perfmodel.estimator import Estimator
 from perfmodel.graph.job import Job
+from perfmodel.graph.job_form import parse_job
+from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import Mode, Precision
 
@@ -90,3 +92,48 @@ def test_an_accelerator_with_higher_peaks_is_faster(estimator: Estimator, seed: 
     older, newer = OLDER_AND_NEWER[seed % len(OLDER_AND_NEWER)]
     assert ask(model, BUSY, newer).time_s < ask(model, BUSY, older).time_s
     assert _doubts(ask(model, few, newer), ask(model, few, older)) < 1
+
+
+def test_more_experts_on_a_rank_than_were_published_are_said(estimator: Estimator) -> None:
+    job = parse_job(
+        {"model": "Qwen/Qwen3-30B-A3B", "mode": "training", "batch_size": 1, "precision": "bf16",
+         "sequence_length": 2048}
+    )  # fmt: skip
+    alone, all_on_each, spread = (
+        estimator.estimate(job, parse_placement(written))
+        for written in ("H100-SXM5-80GB", "8xH100-SXM5-80GB tp=8", "8xH100-SXM5-80GB ep=8")
+    )
+    # 48 layers wait for 128 experts as long as for 32; eight ranks took 6 times as long as one.
+    assert all_on_each.step_time_s < 2 * alone.step_time_s
+    said = "Each rank holds 128 experts"
+    found = [said in " ".join(one.warnings) for one in (all_on_each, spread)]
+    assert found == [True, False]
+    ranking = estimator.search(job, parse_placement("8xH100-SXM5-80GB"), global_batch=8, most=40)
+    held = {128 // one.choice.plan.expert for one in ranking.plans}
+    assert max(held) > 32
+    for count in held:
+        assert (f"Each rank holds {count} experts" in " ".join(ranking.warnings)) is (count > 32)
+
+
+def test_copies_beside_collectives_are_part_of_the_step(estimator: Estimator) -> None:
+    job = parse_job(
+        {"model": "mistralai/Mixtral-8x7B-v0.1", "mode": "training", "batch_size": 1,
+         "precision": "bf16", "sequence_length": 2048, "optimizer": "adamw"}
+    )  # fmt: skip
+    written = "8xA100-SXM4-80GB zero=3 offload=parameters"
+    one = estimator.estimate(job, parse_placement(written))
+    # Gathering takes 1.2 s, and copying beside it 1.5 s: together more than the 2.5 s of the step.
+    assert one.breakdown.exposed_communication_s < one.sync_time_s <= one.step_time_s
+
+
+def test_no_operator_is_faster_than_its_peak(estimator: Estimator) -> None:
+    # The equations are faster than operators that are called one by one.
+    job = parse_job(
+        {"model": "gpt2", "mode": "training", "batch_size": 4, "precision": "amp_fp16",
+         "optimizer": "adamw"}
+    )  # fmt: skip
+    found = estimator.explain(job, parse_placement("TPU-v5e"), most=1000)
+    for one in found.operators:
+        assert one.achieved_flops_per_s <= (one.peak_flops_per_s or math.inf) * (1 + 1e-9), one
+    times = [sum(one.time_s for one in part) for part in (found.operators, found.operator_classes)]
+    assert times == pytest.approx([found.compute_time_s] * 2)

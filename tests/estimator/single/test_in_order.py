@@ -44,6 +44,12 @@ def test_times_in_order_are_left_alone() -> None:
     assert _times(FAMILY, 4.0, 3.0, 2.0, 1.0) == [4.0, 3.0, 2.0, 1.0]
 
 
+def test_less_bandwidth_alone_makes_nothing_faster() -> None:
+    for less, more in (("A100-SXM4-40GB", "A100-SXM4-80GB"), ("GH200-96GB", "GH200-144GB")):
+        slower, faster = _times((KNOWN.get(less), KNOWN.get(more)), 1.0, 1.2)
+        assert slower == pytest.approx(faster)
+
+
 def test_the_surer_prediction_moves_less() -> None:
     card, module = KNOWN.get("A100-PCIe-80GB"), KNOWN.get("A100-SXM4-80GB")
     found = in_order((card, module), [_prediction(1.0, 2.0), _prediction(2.0, 1.1)])

@@ -107,6 +107,20 @@ def test_cells_without_an_answer_have_no_parts(estimator: Estimator) -> None:
         np.testing.assert_array_equal(np.isfinite(getattr(matrix, name)), matrix.answered)
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        "2x(8xRTX-4090) tp=8", "2x(8xL40S)@eth-10g tp=8", "8xT4 zero=3 offload=parameters",
+        "8xT4 zero=3 offload=optimizer+parameters", "4x(8xA100)@ib-100g zero=3 replicate=4",
+    ],
+)  # fmt: skip
+def test_no_part_is_longer_than_the_step(estimator: Estimator, place: str) -> None:
+    one = estimator.estimate(LANGUAGE_MODEL, parse_placement(place))
+    # To rounding: the step is what its parts add up to.
+    assert max(one.compute_time_s, one.sync_time_s) <= one.step_time_s * (1 + 1e-12)
+    assert one.sync_time_s >= one.breakdown.exposed_communication_s
+
+
 def test_computing_and_communicating_are_apart(estimator: Estimator) -> None:
     placements = [parse_placement(place) for place in ("A10", "8x(1xA10)@eth-10g")]
     matrix = estimator.matrix([TRAINING, INFERENCE], placements)

@@ -46,6 +46,38 @@ def test_money_prefers_the_cheap(estimator: Estimator) -> None:
     assert missing.errors[0].pointer == "/prices"
 
 
+def test_a_part_costs_its_part(estimator: Estimator) -> None:
+    found = _rank(
+        estimator, "H100-SXM5-80GB", "H100-SXM5-80GB/1g.10gb",
+        by=Criterion.COST, prices={"H100-SXM5-80GB": 1.0},
+    )  # fmt: skip
+    rates = {one.placement: one.estimate.throughput.samples_per_second for one in found.best}
+    each = {one.placement: one.samples_per_money for one in found.best}
+    # 16 of 132 SMs.
+    assert each[1] == pytest.approx(rates[1] * 3600 * 132 / 16)
+    assert each[0] == pytest.approx(rates[0] * 3600)
+
+
+def test_prices_in_several_currencies_are_not_compared(estimator: Estimator) -> None:
+    prices = {"A10": 1.0, "H100-SXM5-80GB": 2.0, "T4": 0.2}
+    currencies = {"A10": "EUR", "H100-SXM5-80GB": "USD", "T4": "USD"}
+
+    def ranked(*written: str, **question: Any) -> Ranking:
+        return _rank(estimator, *written, prices=prices, currencies=currencies, **question)
+
+    for about_money in ({"by": Criterion.COST}, {"budget": 1.0, "total_samples": 1e6}):
+        with pytest.raises(InvalidInputError, match="A10 in EUR, of H100.* in USD") as refused:
+            ranked("A10", "4xH100-SXM5-80GB", **about_money)
+        assert refused.value.pointer == "/prices"
+    assert {one.samples_per_money for one in ranked("A10", "H100-SXM5-80GB").best} == {None}
+    assert len(ranked("T4", "H100-SXM5-80GB", by=Criterion.COST).best) == 2
+
+
+def test_what_has_no_price_is_named_alone(estimator: Estimator) -> None:
+    found = _rank(estimator, "A10+T4", by=Criterion.COST, prices={"A10": 1.0})
+    assert str(found.errors[0]).startswith("No price of T4;")
+
+
 def test_energy_counts_what_boards_may_draw(estimator: Estimator) -> None:
     found = _rank(estimator, "A10", by=Criterion.ENERGY)
     # 1e6 samples/s at 150 W.

@@ -13,7 +13,11 @@ from perfmodel.errors import InvalidPlacementError
 from perfmodel.graph.job import Job
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fabric.rank_groups import Dimension, stride_and_size
-from perfmodel.placement.plan_steps.layer_time import device_times, launch_times_s
+from perfmodel.placement.plan_steps.layer_time import (
+    MOST_EXPERTS,
+    device_times,
+    launch_times_s,
+)
 from perfmodel.placement.plan_steps.plan_cells import Attention, PlanColumns
 from perfmodel.placement.plan_steps.plan_constants import PlanConstants, Stack, chosen
 from perfmodel.placement.plan_steps.plan_exchanges import exchanges
@@ -66,6 +70,13 @@ def test_a_layer_waits_for_its_host_for_every_expert_that_a_rank_holds() -> None
     )
     # 16, 2 and 1 of 16 experts
     assert (plain, mixtures) == (1.0, [33.0, 5.0, 3.0])
+
+
+def test_more_experts_than_ranks_of_published_runs_hold_are_waited_for_no_longer() -> None:
+    constants = PlanConstants(layer_launch_s=3.0, expert_launch_s=6.0)
+    many = [shape(experts=count, experts_per_token=4) for count in (MOST_EXPERTS, 128)]
+    found = [launch_times_s(cells([choice()], [one]), constants)[0][0] for one in many]
+    assert found == [1.0 + 2.0 * MOST_EXPERTS] * 2
 
 
 @pytest.mark.parametrize("parallel", [True, False])

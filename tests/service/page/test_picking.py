@@ -69,6 +69,11 @@ def test_the_precision_is_what_people_train_with_there(
     assert "precision" not in tab.run("location.search")
 
 
+def test_a_slice_computes_in_what_is_usual_on_its_card(tab: Tab, service: Service) -> None:
+    tab.open(f"{service.url}/?on=A100-SXM4-80GB/3g.40gb")
+    tab.wait("document.querySelector('#precision-usual').textContent === 'amp_bf16, usual'")
+
+
 def test_an_example_fills_the_form(shown: Shown) -> None:
     tab = shown("?kwargs={}&accumulation=4&on=T4")
     choose(tab, "#preset", "0")

@@ -62,7 +62,11 @@ def test_two_processes_enter_one_retraining_after_so_many_observations(tmp_path:
     ("name", "value", "said"),
     [
         ("PERFMODEL_RETRAIN_CRON", "at night", "minute, hour"),
-        ("PERFMODEL_RETRAIN_SETTINGS", '{"tunes": 4}', "tunes"),
+        (
+            "PERFMODEL_RETRAIN_SETTINGS",
+            '{"tunes": 4}',
+            "PERFMODEL_RETRAIN_SETTINGS: Unknown field 'tunes'",
+        ),
     ],
 )
 def test_a_service_that_could_never_retrain_does_not_start(

@@ -49,3 +49,15 @@ def test_rankings_by_cost_use_what_is_kept(client: TestClient) -> None:
     assert stated["best"][0]["score"] == pytest.approx(kept / 2)
     bad = client.post("/v1/rank", json={**body, "prices": {"moon": 2.0}})
     assert bad.json()["errors"][0]["pointer"] == "/prices/moon"
+
+
+def test_prices_in_several_currencies_are_not_compared(client: TestClient) -> None:
+    for accelerator, currency in (("A10", "EUR"), ("H100", "USD")):
+        client.put(f"/v1/prices/{accelerator}", json={"per_hour": 1.0, "currency": currency})
+    body = {"job": JOB, "placements": ["A10", "H100-SXM5-80GB"], "by": "cost"}
+    mixed = client.post("/v1/rank", json=body)
+    assert mixed.status_code == 422
+    assert "of A10 in EUR, of H100-SXM5-80GB in USD" in mixed.json()["detail"]
+    assert mixed.json()["errors"][0]["pointer"] == "/prices"
+    stated = client.post("/v1/rank", json={**body, "prices": {"A10": 1.1}}).json()
+    assert [one["placement"] for one in stated["best"]]

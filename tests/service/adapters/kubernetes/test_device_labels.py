@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from guarded_service import make_app
 
 from perfmodel.devices.catalog import Catalog
 from service.adapters.kubernetes.device_labels import DeviceTable, label_of
@@ -80,3 +83,11 @@ def test_a_pod_asks_for_what_its_containers_ask_for(
 def test_amounts_that_are_no_count_ask_for_nothing(amount: object) -> None:
     limits = {"limits": {"nvidia.com/gpu": amount}}
     assert read_pod({"spec": {"containers": [{"resources": limits}]}}).request is None
+
+
+def test_what_labels_cannot_stand_for_is_said_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_app(tmp_path, kubernetes_accelerators={"odd one": "T5", "ours": "T4"})
+    (said,) = (one.getMessage() for one in caplog.records if "_ACCELERATORS" in one.getMessage())
+    assert "'odd one' is 'T5', which is no accelerator" in said
