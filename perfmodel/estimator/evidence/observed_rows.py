@@ -113,13 +113,13 @@ def weighed_steps(
         One of them cannot be answered, or cannot be true; it is pointed at.
     """
     cells = [one.cell for one in seen]
-    asked: dict[_Cell, tuple[PreparedJob, ResolvedPlacement]] = {}
+    asked: dict[ObservedCell, tuple[PreparedJob, ResolvedPlacement]] = {}
     # One call of the model for all of them; what is wrong with one is said when its turn comes.
     with suppress(PerfModelError):
         asked |= {cell: looked_up(core, job, cell) for cell in dict.fromkeys(cells)}
         pairs = [(prepared, spec) for prepared, on in asked.values() for spec in on.accelerators]
         core.predictions(pairs)
-    known: dict[_Cell, tuple[SingleStep, StepBounds, StepBounds]] = {}
+    known: dict[ObservedCell, tuple[SingleStep, StepBounds, StepBounds]] = {}
     for cell, one, pointer in zip(cells, seen, pointers, strict=True):
         if cell not in known:
             with _pointed_at(pointer):
@@ -133,12 +133,12 @@ def weighed_steps(
 
 
 #: As :attr:`.Observation.cell`.
-_Cell = tuple[Placement, int, int]
+ObservedCell = tuple[Placement, int, int]
 
 
 def cells_of(
     core: Core, job: Job, seen: Sequence[Observation], pointers: Sequence[str]
-) -> list[tuple[PreparedJob, ResolvedPlacement]]:
+) -> dict[ObservedCell, tuple[PreparedJob, ResolvedPlacement]]:
     """Return the job and the placement of each observed cell.
 
     Raises
@@ -151,11 +151,11 @@ def cells_of(
         if one.cell not in found:
             with _pointed_at(pointer):
                 found[one.cell] = looked_up(core, job, one.cell, pointer)
-    return [*found.values()]
+    return found
 
 
 def looked_up(
-    core: Core, job: Job, cell: _Cell, pointer: str = ""
+    core: Core, job: Job, cell: ObservedCell, pointer: str = ""
 ) -> tuple[PreparedJob, ResolvedPlacement]:
     """Return the job and the placement of an observed step."""
     placement, batch_size, accumulation_steps = cell

@@ -94,23 +94,40 @@ class TightCells:
         Those of which none that is as tight ran.
     alone : frozenset of TightCell
         The others that never ran themselves.
+    ran : frozenset of TightCell
+        Those that ran.
     """
 
     ran_out: tuple[TightCell, ...] = ()
     alone: frozenset[TightCell] = frozenset()
+    ran: frozenset[TightCell] = frozenset()
 
     @classmethod
-    def of(cls, ran: Iterable[TightCell], ran_out: Iterable[TightCell]) -> Self:
-        """Judge what was observed of a job."""
-        out = frozenset(ran_out)
-        if not out:
-            return cls()
-        held = frozenset(ran)
+    def of(
+        cls,
+        ran: Iterable[TightCell],
+        ran_out: Iterable[TightCell],
+        doubted: Iterable[TightCell] = (),
+    ) -> Self:
+        """Judge what was observed of a job.
+
+        Parameters
+        ----------
+        doubted : iterable of TightCell
+            Cells that ran out, but not by what the job is counted to need.
+        """
+        out, held = frozenset(ran_out), frozenset(ran)
         void = frozenset(cell for cell in out if any(one.is_as_tight(cell) for one in held))
-        return cls(ran_out=tuple(out - void), alone=void - held)
+        alone = (void | frozenset(doubted)) - held
+        return cls(ran_out=tuple(out - void), alone=alone, ran=held)
 
     def __bool__(self) -> bool:
         return bool(self.ran_out or self.alone)
+
+    @property
+    def without_single_ones(self) -> Self:
+        """What says something of other cells, too, and so of steps that need more."""
+        return replace(self, alone=frozenset())
 
     def refuse(self, placement: ResolvedPlacement, batch_size: int, micro_batches: int) -> bool:
         """Return whether a cell does not fit, as far as that is known."""
@@ -130,11 +147,16 @@ class TightCells:
                 found |= (batch_size == one.batch_size) & (micro_batches == one.micro_batches)
         return found
 
-    def fewer_samples(self, placement: ResolvedPlacement, most: int | None) -> int | None:
-        """Return the largest batch of one replica, up to a most or any, below all refused ones."""
+    def holds(self, placement: ResolvedPlacement, batch_size: int, micro_batches: int) -> bool:
+        """Return whether a cell is known to fit, since one that is as tight ran."""
+        cell = TightCell.of(placement, batch_size, micro_batches)
+        return any(one.is_as_tight(cell) for one in self.ran)
+
+    def fewer_samples(self, placement: ResolvedPlacement, micro_batches: int, most: int) -> int:
+        """Return the largest batch of one replica, up to a most, below all refused ones."""
         batches = {one.batch_size for one in self.ran_out}
-        ends = [batch - 1 for batch in batches if self.refuse(placement, batch, 1)]
-        return min(ends if most is None else [most, *ends], default=None)
+        ends = (batch - 1 for batch in batches if self.refuse(placement, batch, micro_batches))
+        return min([most, *ends])
 
 
 #: Of a job that never ran out.
