@@ -14,7 +14,7 @@ from perfmodel.estimator import Estimator
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import guess_of, modelled
 from perfmodel.estimator.evidence.observed import corrected_step
-from perfmodel.estimator.evidence.observed_rows import single_step
+from perfmodel.estimator.evidence.observed_rows import cells_of, single_step
 from perfmodel.estimator.evidence.step_bounds import (
     StepBounds,
     arithmetic_bounds,
@@ -189,13 +189,13 @@ class Plausibility:
         return Bounds(each=(expected_bounds(*likely_s, what),))
 
     def _shortage(self, job: Job, seen: Observation) -> Bounds:
-        """Return whether a cell may run out of memory, which takes no prediction of its step."""
+        """Return whether a cell may run out of memory."""
         core = self.estimator.core
-        placement = core.resolve(seen.placement)
         if job.job_type is not None:
+            self.estimator.estimate(job, seen.placement, [seen])
             return Bounds()  # nobody knows what it needs
-        prepared = core.prepare(job.at_batch(seen.batch_size, seen.accumulation_steps))
-        return Bounds(memory=doubt_of_shortage(prepared, placement))
+        (cell,) = cells_of(core, job, [seen], [""]).values()
+        return Bounds(memory=doubt_of_shortage(*cell))
 
     def _bounds(self, job: Job, seen: Observation) -> Bounds:
         """Return the bounds of a cell; that answers can rest on it is tried with that."""

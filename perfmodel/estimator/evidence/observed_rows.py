@@ -141,6 +141,8 @@ def cells_of(
 ) -> dict[ObservedCell, tuple[PreparedJob, ResolvedPlacement]]:
     """Return the job and the placement of each observed cell.
 
+    That replicas on whole accelerators can be answered is certain, and takes no prediction.
+
     Raises
     ------
     InvalidInputError
@@ -150,7 +152,10 @@ def cells_of(
     for one, pointer in zip(seen, pointers, strict=True):
         if one.cell not in found:
             with _pointed_at(pointer):
-                found[one.cell] = looked_up(core, job, one.cell, pointer)
+                prepared, placement = looked_up(core, job, one.cell, pointer)
+                if not placement.is_plain:
+                    captured_step(predicted_cell(core, prepared, placement))
+                found[one.cell] = prepared, placement
     return found
 
 
@@ -169,7 +174,9 @@ def _pointed_at(pointer: str) -> Iterator[None]:
     try:
         yield
     except InvalidInputError as error:
-        if not str(error.pointer or "").startswith(pointer):
+        if error.pointer.startswith("/placement"):
+            error.pointer = pointer + error.pointer
+        elif not error.pointer.startswith(pointer):
             error.pointer = pointer
         raise
     except PerfModelError as error:

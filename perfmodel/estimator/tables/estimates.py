@@ -159,7 +159,7 @@ def on_one_of_each(
             # A CPU computes with its share of the cores of its host.
             cores = asked.cpu_cores and max(1, asked.cpu_cores // node.count)
             one = replace(one, cpu_cores=cores)
-        resolved = core.resolve(one, pointer=placement.pointer)
+        resolved = core.resolve(one)
         (kind,) = resolved.kinds
         if kind.held.name not in found:
             found[kind.held.name] = answer_cell(core, prepared, resolved, observed)

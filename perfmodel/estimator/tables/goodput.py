@@ -239,7 +239,7 @@ class ReplicaSteps:
             raise InvalidPlacementError(
                 "Over batches nothing is answered of what lies in the memory of the host. Leave "
                 "offload out, or ask for the batches one by one.",
-                pointer=f"{placement.pointer}/plan/offload",
+                pointer="/placement/plan/offload",
             )
 
         def alone_s(one: PreparedJob) -> list[float]:
@@ -355,7 +355,7 @@ def stated_adaptation(job: Job, placement: ResolvedPlacement) -> Mapping[str, An
     if placement.is_split:
         raise InvalidInputError(
             "Goodput is answered for data parallelism; leave the other degrees of the plan out.",
-            pointer=f"{placement.pointer}/plan",
+            pointer="/placement/plan",
         )
     return job.adaptation
 
