@@ -223,9 +223,13 @@ def draw_curve_of_type(core: Core, of: ObservedJobType, asked: CurveQuestion) ->
         bool(of.tight) and of.runs_out_on(core.resolve(placement_of(n, asked)))
         for n in asked.counts
     ]
-    of_memory = {*said_of_type([True]), *said_of_type([False])}
-    said = [text for one in answers[-len(asked.counts) :] for text in one.warnings]
-    said = [*said_of_type(runs_out), *(text for text in said if text not in of_memory)]
+    of_one = {*said_of_type([True]), *said_of_type([False])}
+    said = [
+        text
+        for one in answers[-len(asked.counts) :]
+        for each in one.warnings
+        for text in (said_of_type(runs_out) if each in of_one else (each,))
+    ]
     return _of_steps(
         spec,
         steps,

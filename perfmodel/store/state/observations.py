@@ -60,6 +60,8 @@ _LOOKED_AT = 8_192
 _REPORTERS = 1_024
 
 _Conditions = Sequence[ColumnElement[bool]]
+#: Numbers of rows with their cells.
+_Rows = Sequence[Any]
 
 
 class Changes(NamedTuple):
@@ -190,7 +192,7 @@ class ObservationStore(SharedStore):
             reporters = _reporters(connection, alike)
             share = _LOOKED_AT // max(len(reporters), 1)
 
-            def read(kind: ColumnElement[bool]) -> Iterator[Sequence[Row[Any]]]:
+            def read(kind: ColumnElement[bool]) -> Iterator[_Rows]:
                 for reporter in reporters:
                     own = (table.reporter == reporter, kind, *counts)
                     yield _newest(connection, own, at, share)
@@ -274,9 +276,7 @@ class ObservationStore(SharedStore):
             return found._replace(families=frozenset(families.scalars()))
 
 
-def _newest(
-    connection: Connection, own: _Conditions, at: str, most: int
-) -> Sequence[Row[Any]]:
+def _newest(connection: Connection, own: _Conditions, at: str, most: int) -> Sequence[Row[Any]]:
     """Return the newest rows of somebody that still count, with their cells.
 
     The oldest of them is looked up before: a planner that has to stop after so many may rather walk
@@ -292,7 +292,7 @@ def _newest(
     return connection.execute(query.order_by(table.id.desc())).all()
 
 
-def _steps(rows: Iterable[Row[Any]], of_one_cell: int) -> Iterable[list[int]]:
+def _steps(rows: _Rows, of_one_cell: int) -> Iterable[list[int]]:
     """Return the newest rows of each cell, that which was measured last first."""
     cells: dict[tuple[object, ...], list[int]] = {}
     for row in rows:
@@ -302,9 +302,9 @@ def _steps(rows: Iterable[Row[Any]], of_one_cell: int) -> Iterable[list[int]]:
     return cells.values()
 
 
-def _shortages(rows: Iterable[Row[Any]]) -> Iterable[list[int]]:
+def _shortages(rows: _Rows) -> Iterable[list[int]]:
     """Return the newest row of each cell that ran out of memory, smaller batches first."""
-    cells: dict[tuple[object, ...], Row[Any]] = {}
+    cells: dict[tuple[object, ...], Any] = {}
     for row in rows:
         cells.setdefault(tuple(row[1:]), row)
     return [[row.id] for row in sorted(cells.values(), key=attrgetter("batch_size"))]

@@ -155,9 +155,7 @@ def test_the_best_batch_fits_beside_other_jobs(estimator: Estimator) -> None:
     beside = {"nodes": [{"accelerator": "A10", "count": 1}], "shared_with": [neighbour]}
     alone, shared = (_best(estimator, job, place)[1] for place in ("A10", beside))
     assert shared.batch_size < alone.batch_size
-    asked = replace(
-        job, batch_size=shared.batch_size, accumulation_steps=shared.accumulation_steps
-    )
+    asked = replace(job, batch_size=shared.batch_size, accumulation_steps=shared.accumulation_steps)
     assert estimator.estimate(asked, parse_placement(beside)).memory.fits
 
 

@@ -218,9 +218,7 @@ def test_what_cannot_have_fitted_makes_nothing_fit(tmp_path: Path) -> None:
 def test_where_no_answer_can_be_given_nothing_ran_out(client: TestClient, placement: str) -> None:
     stored = client.post("/v1/observations", json=[_ran_out(JOB, placement=placement)])
     told = {"placement": placement, "batch_size": 64, "out_of_memory": True}
-    asked = client.post(
-        "/v1/predict", json={"job": JOB, "placement": "T4", "observations": [told]}
-    )
+    asked = client.post("/v1/predict", json={"job": JOB, "placement": "T4", "observations": [told]})
     for refused in (stored, asked):
         assert refused.status_code == 422
         assert refused.json()["errors"][0]["pointer"].startswith("/observations/0/placement/p")
