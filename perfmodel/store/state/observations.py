@@ -276,7 +276,7 @@ class ObservationStore(SharedStore):
             return found._replace(families=frozenset(families.scalars()))
 
 
-def _newest(connection: Connection, own: _Conditions, at: str, most: int) -> Sequence[Row[Any]]:
+def _newest(connection: Connection, own: _Conditions, at: str, most: int) -> _Rows:
     """Return the newest rows of somebody that still count, with their cells.
 
     The oldest of them is looked up before: a planner that has to stop after so many may rather walk
