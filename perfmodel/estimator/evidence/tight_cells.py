@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Self
 
 import numpy as np
@@ -42,7 +43,7 @@ class TightCell:
     plan : Plan
         How they divide the job, but for the degree of data parallelism.
     shared_with : tuple of Neighbour
-        Jobs that hold memory beside it.
+        Jobs that hold memory beside it, in whatever order they were written.
     """
 
     batch_size: int
@@ -63,7 +64,7 @@ class TightCell:
             kinds=frozenset(kind.held.kind for kind in placement.kinds),
             ranks=placement.count,
             plan=replace(placement.fabric.plan, data=None),
-            shared_with=placement.named.shared_with,
+            shared_with=tuple(sorted(placement.named.shared_with, key=attrgetter("key"))),
         )
 
     def is_as_tight(self, other: TightCell) -> bool:

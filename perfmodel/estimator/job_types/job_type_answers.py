@@ -92,6 +92,8 @@ def type_estimate(of: ObservedJobType, placement: ResolvedPlacement, cell: CellS
     """Return the answer of a step on a placement; of its memory it is known where it ran out."""
     unknown = cell.basis is Basis.DEFAULT
     told = [NOTHING_KNOWN_WARNING.format(of.job.job_type)] if unknown else []
+    if of.job.batch_size not in (1, own_batch(of.job)):
+        told.append(BATCH_OF_NAME_WARNING.format(own_batch(of.job), of.job.batch_size))
     runs_out = of.runs_out_on(placement)
     parts = cell.parts
     return Estimate(
@@ -277,6 +279,12 @@ STEP_OF_TYPE_WARNING = (
 NO_GRAPH_WARNING = (
     "The job is known by its type alone: its memory is not known, and its step is divided as far "
     "as observed steps tell."
+)
+
+#: Said where a job states another batch than its name.
+BATCH_OF_NAME_WARNING = (
+    "The name of the job type states batch size {0}, which counts, and batch_size is {1}. Leave it "
+    "out of the name to ask about another batch of the same job type."
 )
 
 #: Said where other job types that were reported move a job of which nothing was observed.

@@ -127,6 +127,16 @@ def test_what_ran_out_beside_others_says_nothing_elsewhere(estimator: Estimator)
     assert not estimator.matrix([JOB], [beside], {0: [seen]}).fits.any()
 
 
+def test_neighbours_are_the_same_in_any_order(estimator: Estimator) -> None:
+    one, other = Neighbour(job_type="nobody-knows"), Neighbour(job_type="nor this one")
+    beside = [
+        replace(parse_placement("A10"), shared_with=some) for some in ((one, other), (other, one))
+    ]
+    seen = replace(_ran_out("A10"), placement=beside[0])
+    fits = [estimator.estimate(JOB, place, (seen,)).memory.fits for place in beside]
+    assert fits == [False, False]
+
+
 def _bounds(estimator: Estimator, *seen: Observation) -> JobBounds:
     found = observed_job(estimator.core, estimator.core.prepare(JOB), seen)
     assert found is not None

@@ -10,7 +10,7 @@ import pytest
 
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
-from perfmodel.estimator.job_types.job_type_answers import NO_GRAPH_WARNING
+from perfmodel.estimator.job_types.job_type_answers import BATCH_OF_NAME_WARNING, NO_GRAPH_WARNING
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.estimator.tables.ranking import Criterion, RankQuestion
 from perfmodel.graph.job import Job
@@ -64,6 +64,14 @@ def test_what_is_as_tight_is_refused(
         of_memory = {RAN_OUT_WARNING, NO_GRAPH_WARNING} & set(after.warnings)
         assert of_memory == {RAN_OUT_WARNING if fits is False else NO_GRAPH_WARNING}
         assert replace(after, memory=before.memory, warnings=before.warnings) == before
+
+
+def test_a_batch_that_the_name_overrules_is_said(estimator: Estimator) -> None:
+    said = BATCH_OF_NAME_WARNING.format(20, 64)
+    named = replace(JOB, job_type="LM (batch size 20)")
+    for job, is_said in ((named, True), (replace(named, batch_size=1), False), (JOB, False)):
+        answer = estimator.estimate(job, parse_placement("A10"))
+        assert (said in answer.warnings) is is_said
 
 
 def test_what_several_ran_out_of_says_nothing_of_one(estimator: Estimator) -> None:
