@@ -67,14 +67,25 @@ class TightCell:
             shared_with=tuple(sorted(placement.named.shared_with, key=attrgetter("key"))),
         )
 
+    @property
+    def place(self) -> tuple[object, ...]:
+        """All but the batch."""
+        return self.room_bytes, self.kinds, self.ranks, self.plan, self.shared_with
+
     def is_as_tight(self, other: TightCell) -> bool:
         """Return whether it is sure to need no less than another, with no more room."""
-        same = ("kinds", "plan", "shared_with")
         return (
-            all(getattr(self, name) == getattr(other, name) for name in same)
-            and self.batch_size >= other.batch_size
+            self.batch_size >= other.batch_size
             and self.micro_batches >= other.micro_batches
-            and self.room_bytes <= other.room_bytes
+            and self.is_place_as_tight(other)
+        )
+
+    def is_place_as_tight(self, other: TightCell) -> bool:
+        """Return whether :meth:`is_as_tight` holds but for their batches."""
+        return (
+            self.room_bytes <= other.room_bytes
+            and (self.kinds, self.plan, self.shared_with)
+            == (other.kinds, other.plan, other.shared_with)
             and self._has_as_many_ranks(other)
         )
 
@@ -139,12 +150,12 @@ class TightCells:
         self, placement: ResolvedPlacement, batch_size: IntArray, micro_batches: IntArray
     ) -> npt.NDArray[np.bool_]:
         """Return the same of cells of one placement, shape (cells,)."""
-        found = np.zeros(len(batch_size), dtype=np.bool_)
+        found, here = np.zeros(len(batch_size), dtype=np.bool_), TightCell.of(placement, 1, 1)
         for one in self.ran_out:
-            if TightCell.of(placement, one.batch_size, one.micro_batches).is_as_tight(one):
+            if here.is_place_as_tight(one):
                 found |= (batch_size >= one.batch_size) & (micro_batches >= one.micro_batches)
         for one in self.alone:
-            if TightCell.of(placement, one.batch_size, one.micro_batches) == one:
+            if here.place == one.place:
                 found |= (batch_size == one.batch_size) & (micro_batches == one.micro_batches)
         return found
 

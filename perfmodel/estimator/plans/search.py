@@ -135,7 +135,7 @@ class CapturedRoom:
                 found = compiled_columns(compiled, kind.held)
                 fits &= replace(found, bounds=bounds.on(kind.accelerator)).fits
         room = float(min(kind.held.memory_bytes for kind in kinds))
-        ran, ran_out = self._observed(choices)
+        ran, ran_out = self._observed(choices, fits)
         return PlanRoom(
             needed_bytes=np.where(ran_out, np.maximum(needed, room), needed),
             fits=(fits | ran) & ~ran_out,
@@ -143,10 +143,17 @@ class CapturedRoom:
             warnings=(RAN_OUT_WARNING,) if ran_out.any() else (),
         )
 
-    def _observed(self, choices: Sequence[PlanChoice]) -> tuple[BoolArray, BoolArray]:
+    def _observed(
+        self, choices: Sequence[PlanChoice], fits: BoolArray
+    ) -> tuple[BoolArray, BoolArray]:
         """Return of which plans it was observed that they fit, and of which that they do not.
 
         What recomputes less needs no less, and what recomputes more no more.
+
+        Parameters
+        ----------
+        fits : ndarray of bool, shape (plans,)
+            As is counted; of what fits by that nobody has to say so.
         """
         found = np.zeros((2, len(choices)), dtype=np.bool_)
         tight = NO_CELLS if self.observed is None else self.observed.tight
@@ -154,7 +161,7 @@ class CapturedRoom:
             plan = replace(self.placement.placement, plan=choice.plan)
             cell = self.core.resolve(plan), choice.micro_batch, choice.micro_batches
             again = choice.checkpointing
-            found[0, row] = again >= self.usual and tight.holds(*cell)
+            found[0, row] = not fits[row] and again >= self.usual and tight.holds(*cell)
             out = tight if again == self.usual else tight.without_single_ones
             found[1, row] = again <= self.usual and out.refuse(*cell)
         return found[0], found[1]
