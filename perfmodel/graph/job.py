@@ -18,6 +18,7 @@ from typing import Any
 import orjson
 
 from perfmodel.errors import InvalidInputError
+from perfmodel.graph.json_values import MAX_COUNT
 from perfmodel.graph.training_options.adapter import LowRankAdapter
 from perfmodel.graph.training_options.mixed_precision import MixedPrecision
 from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
@@ -270,12 +271,12 @@ def named_job(label: str, batch_size: int, mode: Mode) -> tuple[str, float]:
     Raises
     ------
     InvalidInputError
-        An empty name, or a batch size below 1.
+        An empty name, or a batch size that no job has.
     """
     name, batch_size = split_label(label, batch_size)
-    if not name.strip() or batch_size < 1:
+    if not name.strip() or not 1 <= batch_size <= MAX_COUNT:
         raise InvalidInputError(
-            f"A job type needs a name and a batch size of at least 1; got {label!r} and "
+            f"A job type needs a name and a batch size from 1 to {MAX_COUNT}; got {label!r} and "
             f"{batch_size}.",
             pointer="/job/job_type" if not name.strip() else "/job/batch_size",
         )

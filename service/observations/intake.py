@@ -55,7 +55,7 @@ _Software = tuple[tuple[str, str], ...]
 
 
 class _Judged(NamedTuple):
-    """An observation as it is kept, and what its step time may be."""
+    """An observation as it is kept, and what was expected of its cell."""
 
     stored: StoredObservation
     bounds: Bounds
@@ -194,7 +194,7 @@ class ObservationIntake:
             # The estimator points into a question; here job and placement are of one item.
             error.pointer = pointer + error.pointer
             raise
-        doubt = None if seen.ran_out else bounds.doubt_of(seen.step_time_s)
+        doubt = bounds.doubt_of(seen)
         placement = stored_placement(seen.placement)
         content_hash = _content_hash(stored, seen, placement, software)
         kept = StoredObservation(

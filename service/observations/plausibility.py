@@ -14,11 +14,13 @@ from perfmodel.estimator import Estimator
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import guess_of, modelled
 from perfmodel.estimator.evidence.observed import corrected_step
-from perfmodel.estimator.evidence.observed_rows import single_step
+from perfmodel.estimator.evidence.observed_rows import cells_of, single_step
 from perfmodel.estimator.evidence.step_bounds import (
     StepBounds,
     arithmetic_bounds,
     check_possible,
+    doubt_of_room,
+    doubt_of_shortage,
     expected_bounds,
     predicted_bounds,
 )
@@ -106,7 +108,8 @@ class TypeGuesses:
 #: What placements that are remembered take together at most.
 _MOST_BYTES = 64 * 2**20
 
-_Cell = tuple[str, int, int, Placement]
+#: The reference of a job, its batch, whether it ran out of memory, and where.
+_Cell = tuple[str, int, int, bool, Placement]
 
 
 #: What stands for placements of several kinds; their combinations are too many to be told apart.
@@ -115,12 +118,14 @@ MIXED = "mixed"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bounds:
-    """What the step time of a cell may be.
+    """What may be observed of a cell.
 
     Parameters
     ----------
     each : tuple of StepBounds
-        All of them hold.
+        All of them hold for the time of its step.
+    memory : str or None
+        Why it is not believed that the cell ran, or that it ran out of memory, as was observed.
     predicted : CellStep or None
         The step without any observation of the job; None where there is none.
     kind : str
@@ -128,12 +133,15 @@ class Bounds:
     """
 
     each: tuple[StepBounds, ...] = ()
+    memory: str | None = None
     predicted: CellStep | None = None
     kind: str = ""
 
-    def doubt_of(self, step_time_s: float) -> str | None:
-        """Return why a step time is not believed, or None."""
-        doubts = (one.doubt_of(step_time_s) for one in self.each)
+    def doubt_of(self, seen: Observation) -> str | None:
+        """Return why what was observed of the cell is not believed, or None."""
+        doubts = [self.memory]
+        if not seen.ran_out:
+            doubts += [one.doubt_of(seen.step_time_s) for one in self.each]
         return next((doubt for doubt in doubts if doubt is not None), None)
 
 
@@ -154,7 +162,7 @@ class Plausibility:
         self._types = TypeGuesses(estimator, feed)
 
     def bounds(self, job: Job, stored: StoredJob, seen: Observation, reporter: str) -> Bounds:
-        """Return what the step time of an observed cell may be.
+        """Return what may be observed of a cell.
 
         Raises
         ------
@@ -163,12 +171,15 @@ class Plausibility:
         """
         if job.job_type is not None and not seen.ran_out:
             check_possible(seen, "")
-        cell = (stored.ref, seen.batch_size, seen.accumulation_steps, seen.placement)
+        cell = (
+            stored.ref, seen.batch_size, seen.accumulation_steps, seen.ran_out, seen.placement,
+        )  # fmt: skip
         bounds = self._cells.get(cell)
         if bounds is None:
-            bounds = self._bounds(job, seen)
+            bounds = self._shortage(job, seen) if seen.ran_out else self._bounds(job, seen)
             self._cells.put(cell, bounds)
-        return bounds if job.job_type is None else self._of_type(job, stored, seen, reporter)
+        judged_by_others = job.job_type is not None and not seen.ran_out
+        return self._of_type(job, stored, seen, reporter) if judged_by_others else bounds
 
     def _of_type(self, job: Job, stored: StoredJob, seen: Observation, reporter: str) -> Bounds:
         likely_s = self._types.likely_s(job, stored.family, seen, reporter)
@@ -176,6 +187,15 @@ class Plausibility:
             return Bounds()
         what = "what was reported of this job type before lets expect"
         return Bounds(each=(expected_bounds(*likely_s, what),))
+
+    def _shortage(self, job: Job, seen: Observation) -> Bounds:
+        """Return whether a cell may run out of memory."""
+        core = self.estimator.core
+        if job.job_type is not None:
+            self.estimator.estimate(job, seen.placement, [seen])
+            return Bounds()  # nobody knows what it needs
+        (cell,) = cells_of(core, job, [seen], [""]).values()
+        return Bounds(memory=doubt_of_shortage(*cell))
 
     def _bounds(self, job: Job, seen: Observation) -> Bounds:
         """Return the bounds of a cell; that answers can rest on it is tried with that."""
@@ -191,6 +211,7 @@ class Plausibility:
         row = single_step(prepared, bare.parts, placement, bare.slowdowns)
         return Bounds(
             each=(arithmetic_bounds(prepared, placement), predicted_bounds(prepared, row)),
+            memory=doubt_of_room(prepared, placement),
             predicted=corrected_step(cell, None),
             kind=kind_of(placement),
         )

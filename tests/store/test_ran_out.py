@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from made_up_observations import stored_job, stored_observation
 
 from perfmodel.store.feedback import ResidualStore
 from perfmodel.store.retraining import ObservedDataStore
 from perfmodel.store.retraining.retraining_marks import Mark, arrivals_since
 from perfmodel.store.shadow.comparisons import Comparison, ComparisonStore
+from perfmodel.store.state import observations
 from perfmodel.store.state.database import Database
 from perfmodel.store.state.observation_records import ObservationFilter, StoredObservation
 from perfmodel.store.state.observations import ObservationStore
@@ -66,6 +68,21 @@ def test_it_takes_no_room_of_steps(database: Database) -> None:
     assert tuple(one for one in after if not one.ran_out) == before
     # One of each of the newest cells, as many as there is room for.
     assert [one.key for one in after if one.ran_out] == [f"killed {at} 2" for at in range(1, 6)]
+
+
+def test_many_of_one_kind_do_not_hide_the_other(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observations, "_LOOKED_AT", 8)
+    store = ObservationStore(database.connections)
+    store.add([_ran_out("killed"), stored_observation("ran", placement='"2xT4"')])
+    store.add([stored_observation(f"ran {at}", step_time_s=1.0 + at) for at in range(20)])
+    assert "killed" in {one.key for one in store.counting("a")}
+    store.add([_ran_out(f"killed {at}", batch_size=9 + at) for at in range(20)])
+    assert [one.key for one in store.counting("a") if not one.ran_out] == [
+        f"ran {at}" for at in range(15, 20)
+    ]
+    assert [one.key for one in store.counting(None)] == [f"ran {at}" for at in range(15, 20)]
 
 
 def test_large_batches_do_not_crowd_out_the_smallest(database: Database) -> None:

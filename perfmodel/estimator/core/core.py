@@ -178,10 +178,20 @@ class Core:
         self.answers.drop(lambda key, answer: True)
 
     def resolve(self, placement: Placement, *, pointer: str = "/placement") -> ResolvedPlacement:
-        """Look up the accelerators of a placement; as :func:`resolve_placement`, remembered."""
+        """Look up the accelerators of a placement; as :func:`resolve_placement`, remembered.
+
+        Parameters
+        ----------
+        pointer : str
+            Where it stands in the request, for errors.
+        """
         known = self._placements.get(placement)
         if known is None:
-            known = resolve_placement(placement, self.accelerators, pointer=pointer)
+            try:
+                known = resolve_placement(placement, self.accelerators)
+            except InvalidInputError as error:
+                error.pointer = pointer + error.pointer.removeprefix("/placement")
+                raise
             self._placements.put(placement, known)
         return known
 

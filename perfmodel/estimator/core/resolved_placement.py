@@ -59,7 +59,6 @@ class ResolvedPlacement:
     named: Placement
     fabric: Fabric
     kinds: tuple[Kind, ...]
-    pointer: str = "/placement"
     read_as: tuple[str, ...] = ()
     #: The whole accelerator of each kind.
     accelerators: tuple[AcceleratorSpec, ...] = field(init=False)
@@ -133,10 +132,8 @@ class ResolvedPlacement:
         return max(hosts.count for hosts in self.fabric.hosts)
 
 
-def resolve_placement(
-    placement: Placement, catalog: Catalog, *, pointer: str = "/placement"
-) -> ResolvedPlacement:
-    """Look up the accelerators, parts and links of a placement.
+def resolve_placement(placement: Placement, catalog: Catalog) -> ResolvedPlacement:
+    """Look up the accelerators, parts and links of a placement; errors point into ``/placement``.
 
     Raises
     ------
@@ -147,7 +144,7 @@ def resolve_placement(
     """
     share = None
     if placement.fraction is not None and placement.fraction != 1.0:
-        share = share_part(placement.fraction, pointer=f"{pointer}/fraction")
+        share = share_part(placement.fraction, pointer="/placement/fraction")
     kinds: dict[tuple[str, str], Kind] = {}
     nodes, named = [], []
     for position, node in enumerate(placement.nodes):
@@ -155,12 +152,12 @@ def resolve_placement(
             whole, profile = catalog.whole_and_profile(node.accelerator)
             part = mig_part(whole, profile) if profile else None
         except InvalidInputError as error:
-            error.pointer = f"{pointer}/nodes/{position}/accelerator"
+            error.pointer = f"/placement/nodes/{position}/accelerator"
             raise
         if part is not None and share is not None:
             raise InvalidPlacementError(
                 "A MIG slice has its share already; leave fraction out, or name the whole card.",
-                pointer=f"{pointer}/fraction",
+                pointer="/placement/fraction",
             )
         given = part or share
         if given is None and placement.cpu_cores is not None and whole.kind == "cpu":
@@ -174,7 +171,7 @@ def resolve_placement(
         kinds[key] = Kind(accelerator=whole, count=count, held=held, part=given)
         name = whole.name
         if part is not None:
-            _refuse_link(node, f"{pointer}/nodes/{position}/link")
+            _refuse_link(node, f"/placement/nodes/{position}/link")
             name = f"{whole.name}/{part.name}"
         named.append(_named(node, name))
         nodes.append(_named(node if part is None else replace(node, link="none"), whole.name))
@@ -182,14 +179,13 @@ def resolve_placement(
     if wholes is not placement:
         written = dict.fromkeys(node.accelerator for node in placement.nodes)
         read_as = (*read_as, *[text for name in written if (text := _guess(name, catalog))])
-    fabric = Fabric.of(wholes, catalog, pointer=pointer)
+    fabric = Fabric.of(wholes, catalog)
     plain = replace(placement, read_as=()) if placement.read_as else placement
     return ResolvedPlacement(
         placement=placement,
         named=_with_nodes(plain, _joined(named)),
         fabric=fabric,
         kinds=tuple(kinds.values()),
-        pointer=pointer,
         read_as=read_as,
     )
 

@@ -7,7 +7,7 @@ graph nor whose observations count.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -15,10 +15,12 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed_rows import (
     OBSERVED_JOB,
+    ObservedCell,
     cells_of,
     divided,
     weighed_steps,
 )
+from perfmodel.estimator.evidence.step_bounds import DOUBTED_WARNING, doubt_of_shortage
 from perfmodel.estimator.evidence.strangers import Shift, Strangers
 from perfmodel.estimator.evidence.tight_cells import NO_CELLS, TightCell, TightCells
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
@@ -32,7 +34,7 @@ from perfmodel.placement.calibration.correcting.unobserved_script import (
     UnobservedScript,
     typical_script,
 )
-from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.calibration.observation import Observation, heard
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
 
@@ -58,6 +60,8 @@ class ObservedJob:
         What does not fit because of that, whatever is counted.
     bounds : JobBounds
         By how much what was observed exceeds the memory that it had; from :func:`.excess_bounds`.
+    warnings : tuple of str
+        What is not believed of that.
     told : ToldJobs or None
         Observed steps of other jobs that whoever asks tells.
     strangers : Strangers or None
@@ -76,6 +80,7 @@ class ObservedJob:
     family: str = ""
     machines: frozenset[str] = frozenset()
     bounds: JobBounds = NO_BOUNDS
+    warnings: tuple[str, ...] = ()
     told: ToldJobs | None = None
     strangers: Strangers | None = None
     prior: ResidualPrior = field(default_factory=fitted_prior)
@@ -173,6 +178,7 @@ def observed_job(
         family=family,
         machines=known.machines,
         bounds=known.bounds,
+        warnings=known.warnings,
         told=told or None,
         strangers=strangers,
         prior=prior_of(prepared.job),
@@ -190,6 +196,7 @@ class _Weighed(NamedTuple):
     machines: frozenset[str] = frozenset()
     tight: TightCells = NO_CELLS
     bounds: JobBounds = NO_BOUNDS
+    warnings: tuple[str, ...] = ()
 
 
 def _weighed(
@@ -198,7 +205,7 @@ def _weighed(
     own, pointers, of_others = divided(core, observations, lambda job: job.family == family)
     own = [seen if seen.job is None else replace(seen, job=None) for seen in own]
     steps, at = _those(own, pointers, ran_out=False)
-    ran_out, out_at = _those(own, pointers, ran_out=True)
+    ran_out, _ = _those(own, pointers, ran_out=True)
     known = _Weighed(tuple(observations), steps, ran_out, tuple(of_others))
     if steps:
         weighed = weighed_steps(core, prepared.job, steps, at, OBSERVED_JOB)
@@ -208,13 +215,34 @@ def _weighed(
         )
     elif not ran_out:
         return known
-    ran = cells_of(core, prepared.job, steps, at)
-    out = cells_of(core, prepared.job, ran_out, out_at)
-    tight = TightCells.of(map(_tight, ran), map(_tight, out))
-    return known._replace(tight=tight, bounds=excess_bounds(ran, out))
+    return _with_memory(known, own, cells_of(core, prepared.job, own, pointers))
 
 
-def _tight(cell: tuple[PreparedJob, ResolvedPlacement]) -> TightCell:
+_Cell = tuple[PreparedJob, ResolvedPlacement]
+
+
+def _with_memory(
+    known: _Weighed, seen: Sequence[Observation], cells: Mapping[ObservedCell, _Cell]
+) -> _Weighed:
+    """Return what is known of a job with what its observations say of its memory.
+
+    Of a cell that whoever asks tells nobody else is heard. What is not believed to have run out by
+    the job's own need says nothing of any other cell.
+    """
+    tight = {cell: _tight(one) for cell, one in cells.items()}
+    counting = heard(seen, lambda one: tight[one.cell])
+    ran = {one.cell for one in counting if not one.ran_out}
+    out = {one.cell for one in counting if one.ran_out}
+    doubted = {cell for cell in out if doubt_of_shortage(*cells[cell])}
+    out -= doubted
+    return known._replace(
+        tight=TightCells.of(*([tight[cell] for cell in some] for some in (ran, out, doubted))),
+        bounds=excess_bounds(*([cells[cell] for cell in some] for some in (ran, out))),
+        warnings=(DOUBTED_WARNING.format(len(doubted)),) if doubted else (),
+    )
+
+
+def _tight(cell: _Cell) -> TightCell:
     job, placement = cell[0].job, cell[1]
     return TightCell.of(placement, job.batch_size, job.accumulation_steps)
 
@@ -240,6 +268,11 @@ def _those(
 def bounds_of(observed: ObservedJob | None) -> JobBounds:
     """Return by how much observed steps exceed the memory they had, if there are any."""
     return NO_BOUNDS if observed is None else observed.bounds
+
+
+def doubts_of(observed: ObservedJob | None) -> tuple[str, ...]:
+    """Return what is said of observations that are not wholly believed."""
+    return () if observed is None else observed.warnings
 
 
 def prior_of(job: Job) -> ResidualPrior:

@@ -113,13 +113,13 @@ def weighed_steps(
         One of them cannot be answered, or cannot be true; it is pointed at.
     """
     cells = [one.cell for one in seen]
-    asked: dict[_Cell, tuple[PreparedJob, ResolvedPlacement]] = {}
+    asked: dict[ObservedCell, tuple[PreparedJob, ResolvedPlacement]] = {}
     # One call of the model for all of them; what is wrong with one is said when its turn comes.
     with suppress(PerfModelError):
         asked |= {cell: looked_up(core, job, cell) for cell in dict.fromkeys(cells)}
         pairs = [(prepared, spec) for prepared, on in asked.values() for spec in on.accelerators]
         core.predictions(pairs)
-    known: dict[_Cell, tuple[SingleStep, StepBounds, StepBounds]] = {}
+    known: dict[ObservedCell, tuple[SingleStep, StepBounds, StepBounds]] = {}
     for cell, one, pointer in zip(cells, seen, pointers, strict=True):
         if cell not in known:
             with _pointed_at(pointer):
@@ -133,13 +133,15 @@ def weighed_steps(
 
 
 #: As :attr:`.Observation.cell`.
-_Cell = tuple[Placement, int, int]
+ObservedCell = tuple[Placement, int, int]
 
 
 def cells_of(
     core: Core, job: Job, seen: Sequence[Observation], pointers: Sequence[str]
-) -> list[tuple[PreparedJob, ResolvedPlacement]]:
+) -> dict[ObservedCell, tuple[PreparedJob, ResolvedPlacement]]:
     """Return the job and the placement of each observed cell.
+
+    That replicas on whole accelerators can be answered is certain, and takes no prediction.
 
     Raises
     ------
@@ -150,12 +152,15 @@ def cells_of(
     for one, pointer in zip(seen, pointers, strict=True):
         if one.cell not in found:
             with _pointed_at(pointer):
-                found[one.cell] = looked_up(core, job, one.cell, pointer)
-    return [*found.values()]
+                prepared, placement = looked_up(core, job, one.cell, pointer)
+                if not placement.is_plain:
+                    captured_step(predicted_cell(core, prepared, placement))
+                found[one.cell] = prepared, placement
+    return found
 
 
 def looked_up(
-    core: Core, job: Job, cell: _Cell, pointer: str = ""
+    core: Core, job: Job, cell: ObservedCell, pointer: str = ""
 ) -> tuple[PreparedJob, ResolvedPlacement]:
     """Return the job and the placement of an observed step."""
     placement, batch_size, accumulation_steps = cell
@@ -169,7 +174,9 @@ def _pointed_at(pointer: str) -> Iterator[None]:
     try:
         yield
     except InvalidInputError as error:
-        if not str(error.pointer or "").startswith(pointer):
+        if error.pointer.startswith("/placement"):
+            error.pointer = pointer + error.pointer
+        elif not error.pointer.startswith(pointer):
             error.pointer = pointer
         raise
     except PerfModelError as error:

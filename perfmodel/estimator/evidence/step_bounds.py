@@ -8,6 +8,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.placing.memory import fullest_memory, memory_on
 from perfmodel.features.roofline import node_roofline
 from perfmodel.placement.calibration.correcting.unobserved_script import typical_script
 from perfmodel.placement.calibration.observation import Observation
@@ -16,6 +17,11 @@ from perfmodel.placement.calibration.step_cells import SingleStep, StepCells
 #: A step that takes this many times as long as expected, or is as many times as short, is a
 #: mistake; milliseconds that are sent as seconds are a thousand times as long.
 TOO_FAR = 200.0
+#: What ran out of memory is a mistake, or something else held the memory, where the step is counted
+#: to need less than one over this of the room; what ran is one where it is counted to need as many
+#: times what there is. Five deviations of what is counted of workloads that were never measured;
+#: published runs that ran out needed 0.45 of the room at least, and those that ran 1.5 at most.
+TOO_FULL = 5.0
 #: An observed step this many times as fast as its arithmetic at the peaks is a mistake.
 BEYOND_THE_PEAK = 1.05
 #: Algorithms for convolutions multiply less than the formulas count, at best a quarter (Winograd).
@@ -23,6 +29,13 @@ FEWER_MULTIPLICATIONS = 4.0
 #: Seconds of any step. Starting one kernel takes an accelerator some microseconds, and a step is
 #: several; of steps of a day nobody would wait for the second.
 LEAST_S, MOST_S = 1e-5, 86_400.0
+
+#: Said where some of the cells that ran out of memory are not believed to by their own need.
+DOUBTED_WARNING = (
+    "Of what was observed to run out of memory {0} cells refuse themselves alone: they are counted "
+    f"to need less than a {TOO_FULL:g}th of the memory that they had, so that something else may "
+    "have held it."
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,6 +115,42 @@ def predicted_bounds(prepared: PreparedJob, step: SingleStep) -> StepBounds:
         steps = typical_script().apply(StepCells.of_steps([step]))
         script_s = max(bare_s, float(steps.parts.step_time_s[0]))
     return expected_bounds(bare_s, script_s, "what is predicted")
+
+
+def doubt_of_shortage(prepared: PreparedJob, placement: ResolvedPlacement) -> str | None:
+    """Return why a step is not believed to have run out of memory by its own need, or None.
+
+    Beside other jobs nobody knows what those held.
+    """
+    memory = fullest_memory(prepared, placement)
+    if placement.placement.shared_with or memory.filled[0] * TOO_FULL >= 1.0:
+        return None
+    shares = _shares(float(memory.demand_bytes[0]), float(memory.capacity_bytes[0]))
+    return (
+        f"out_of_memory is true, but the step is counted to need {shares}, less than a "
+        f"{TOO_FULL:g}th. Was the accelerator free, and is batch_size that of one replica and of "
+        "this job?"
+    )
+
+
+def doubt_of_room(prepared: PreparedJob, placement: ResolvedPlacement) -> str | None:
+    """Return why a step is not believed to have run in the memory that there was, or None.
+
+    That of whole accelerators: not every share of one is a share of its memory.
+    """
+    for kind in placement.kinds:
+        needed = float(memory_on(prepared, placement, kind).demand_bytes[0])
+        if needed > TOO_FULL * kind.accelerator.memory_bytes:
+            return (
+                f"The step is counted to need {_shares(needed, kind.accelerator.memory_bytes)}, "
+                f"more than {TOO_FULL:g} times as much. Is it of this job on this placement, with "
+                "what its plan shares out and offloads?"
+            )
+    return None
+
+
+def _shares(needed_bytes: float, had_bytes: float) -> str:
+    return f"{needed_bytes / 1e9:.3g} GB of {had_bytes / 1e9:.3g} GB"
 
 
 def check_possible(seen: Observation, pointer: str) -> None:

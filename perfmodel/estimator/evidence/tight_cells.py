@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Self
 
 import numpy as np
@@ -42,7 +43,7 @@ class TightCell:
     plan : Plan
         How they divide the job, but for the degree of data parallelism.
     shared_with : tuple of Neighbour
-        Jobs that hold memory beside it.
+        Jobs that hold memory beside it, in whatever order they were written.
     """
 
     batch_size: int
@@ -63,17 +64,28 @@ class TightCell:
             kinds=frozenset(kind.held.kind for kind in placement.kinds),
             ranks=placement.count,
             plan=replace(placement.fabric.plan, data=None),
-            shared_with=placement.named.shared_with,
+            shared_with=tuple(sorted(placement.named.shared_with, key=attrgetter("key"))),
         )
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """All but the batch."""
+        return self.room_bytes, self.kinds, self.ranks, self.plan, self.shared_with
 
     def is_as_tight(self, other: TightCell) -> bool:
         """Return whether it is sure to need no less than another, with no more room."""
-        same = ("kinds", "plan", "shared_with")
         return (
-            all(getattr(self, name) == getattr(other, name) for name in same)
-            and self.batch_size >= other.batch_size
+            self.batch_size >= other.batch_size
             and self.micro_batches >= other.micro_batches
-            and self.room_bytes <= other.room_bytes
+            and self.is_place_as_tight(other)
+        )
+
+    def is_place_as_tight(self, other: TightCell) -> bool:
+        """Return whether :meth:`is_as_tight` holds but for their batches."""
+        return (
+            self.room_bytes <= other.room_bytes
+            and (self.kinds, self.plan, self.shared_with)
+            == (other.kinds, other.plan, other.shared_with)
             and self._has_as_many_ranks(other)
         )
 
@@ -94,23 +106,40 @@ class TightCells:
         Those of which none that is as tight ran.
     alone : frozenset of TightCell
         The others that never ran themselves.
+    ran : frozenset of TightCell
+        Those that ran.
     """
 
     ran_out: tuple[TightCell, ...] = ()
     alone: frozenset[TightCell] = frozenset()
+    ran: frozenset[TightCell] = frozenset()
 
     @classmethod
-    def of(cls, ran: Iterable[TightCell], ran_out: Iterable[TightCell]) -> Self:
-        """Judge what was observed of a job."""
-        out = frozenset(ran_out)
-        if not out:
-            return cls()
-        held = frozenset(ran)
+    def of(
+        cls,
+        ran: Iterable[TightCell],
+        ran_out: Iterable[TightCell],
+        doubted: Iterable[TightCell] = (),
+    ) -> Self:
+        """Judge what was observed of a job.
+
+        Parameters
+        ----------
+        doubted : iterable of TightCell
+            Cells that ran out, but not by what the job is counted to need.
+        """
+        out, held = frozenset(ran_out), frozenset(ran)
         void = frozenset(cell for cell in out if any(one.is_as_tight(cell) for one in held))
-        return cls(ran_out=tuple(out - void), alone=void - held)
+        alone = (void | frozenset(doubted)) - held
+        return cls(ran_out=tuple(out - void), alone=alone, ran=held)
 
     def __bool__(self) -> bool:
         return bool(self.ran_out or self.alone)
+
+    @property
+    def without_single_ones(self) -> Self:
+        """What says something of other cells, too, and so of steps that need more."""
+        return replace(self, alone=frozenset())
 
     def refuse(self, placement: ResolvedPlacement, batch_size: int, micro_batches: int) -> bool:
         """Return whether a cell does not fit, as far as that is known."""
@@ -121,20 +150,25 @@ class TightCells:
         self, placement: ResolvedPlacement, batch_size: IntArray, micro_batches: IntArray
     ) -> npt.NDArray[np.bool_]:
         """Return the same of cells of one placement, shape (cells,)."""
-        found = np.zeros(len(batch_size), dtype=np.bool_)
+        found, here = np.zeros(len(batch_size), dtype=np.bool_), TightCell.of(placement, 1, 1)
         for one in self.ran_out:
-            if TightCell.of(placement, one.batch_size, one.micro_batches).is_as_tight(one):
+            if here.is_place_as_tight(one):
                 found |= (batch_size >= one.batch_size) & (micro_batches >= one.micro_batches)
         for one in self.alone:
-            if TightCell.of(placement, one.batch_size, one.micro_batches) == one:
+            if here.place == one.place:
                 found |= (batch_size == one.batch_size) & (micro_batches == one.micro_batches)
         return found
 
-    def fewer_samples(self, placement: ResolvedPlacement, most: int | None) -> int | None:
-        """Return the largest batch of one replica, up to a most or any, below all refused ones."""
+    def holds(self, placement: ResolvedPlacement, batch_size: int, micro_batches: int) -> bool:
+        """Return whether a cell is known to fit, since one that is as tight ran."""
+        cell = TightCell.of(placement, batch_size, micro_batches)
+        return any(one.is_as_tight(cell) for one in self.ran)
+
+    def fewer_samples(self, placement: ResolvedPlacement, micro_batches: int, most: int) -> int:
+        """Return the largest batch of one replica, up to a most, below all refused ones."""
         batches = {one.batch_size for one in self.ran_out}
-        ends = [batch - 1 for batch in batches if self.refuse(placement, batch, 1)]
-        return min(ends if most is None else [most, *ends], default=None)
+        ends = (batch - 1 for batch in batches if self.refuse(placement, batch, micro_batches))
+        return min([most, *ends])
 
 
 #: Of a job that never ran out.

@@ -183,9 +183,10 @@ class ObservedJobType:
         for one, pointer in zip(own, pointers, strict=True):
             if not one.ran_out:
                 check_possible(one, pointer)
+        counting = heard(own, partial(_tight, core))
         tight = TightCells.of(
-            (_tight(core, one) for one in own if not one.ran_out),
-            (_tight(core, one) for one in own if one.ran_out),
+            (_tight(core, one) for one in counting if not one.ran_out),
+            (_tight(core, one) for one in counting if one.ran_out),
         )
         own = heard([one for one in own if not one.ran_out])
         if of_others:

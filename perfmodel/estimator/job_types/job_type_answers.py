@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -92,8 +92,9 @@ def type_estimate(of: ObservedJobType, placement: ResolvedPlacement, cell: CellS
     """Return the answer of a step on a placement; of its memory it is known where it ran out."""
     unknown = cell.basis is Basis.DEFAULT
     told = [NOTHING_KNOWN_WARNING.format(of.job.job_type)] if unknown else []
+    if of.job.batch_size not in (1, own_batch(of.job)):
+        told.append(BATCH_OF_NAME_WARNING.format(own_batch(of.job), of.job.batch_size))
     runs_out = of.runs_out_on(placement)
-    told += [RAN_OUT_WARNING] if runs_out else []
     parts = cell.parts
     return Estimate(
         throughput=Throughput(
@@ -116,8 +117,20 @@ def type_estimate(of: ObservedJobType, placement: ResolvedPlacement, cell: CellS
         out_of_distribution=unknown,
         model_version=VERSION,
         nearest=cell.nearest,
-        warnings=(*placement.warnings, *told, NO_GRAPH_WARNING, *cell.warnings),
+        warnings=(*placement.warnings, *told, *said_of_type([runs_out]), *cell.warnings),
     )
+
+
+def said_of_type(runs_out: Collection[bool]) -> tuple[str, ...]:
+    """Say what is not known of cells of a job type.
+
+    Parameters
+    ----------
+    runs_out : collection of bool
+        Of each, whether it is known not to fit; at least one.
+    """
+    out = (RAN_OUT_WARNING,) if any(runs_out) else ()
+    return (*out, STEP_OF_TYPE_WARNING if all(runs_out) else NO_GRAPH_WARNING)
 
 
 #: A placement, and for each of its kinds the jobs beside the one that is asked about.
@@ -257,10 +270,21 @@ def _asked_cells(of: ObservedJobType, placements: Sequence[ResolvedPlacement]) -
     )
 
 
-#: Said in every answer of this kind.
+#: Said of cells that are known not to fit; what is said of their memory stands beside it.
+STEP_OF_TYPE_WARNING = (
+    "The job is known by its type alone: its step is divided as far as observed steps tell."
+)
+
+#: Said of all other cells.
 NO_GRAPH_WARNING = (
     "The job is known by its type alone: its memory is not known, and its step is divided as far "
     "as observed steps tell."
+)
+
+#: Said where a job states another batch than its name.
+BATCH_OF_NAME_WARNING = (
+    "The name of the job type states batch size {0}, which counts, and batch_size is {1}. Leave it "
+    "out of the name to ask about another batch of the same job type."
 )
 
 #: Said where other job types that were reported move a job of which nothing was observed.

@@ -120,4 +120,5 @@ def not_modelled(asked: Placement) -> tuple[str, ...]:
 def _under(placement: Placement) -> tuple[object, ...]:
     names = tuple(sorted({node.accelerator for node in placement.nodes}))
     limits = (getattr(placement, name) for name in _LIMITS)
-    return (names, *limits, replace(placement.plan, data=None), placement.shared_with)
+    beside = sorted(one.key for one in placement.shared_with)
+    return (names, *limits, replace(placement.plan, data=None), beside)

@@ -74,7 +74,7 @@ def tightest_memory(
     bounds : JobBounds
         From :func:`excess_bounds`.
     """
-    columns = [_memory_on(prepared, placement, kind) for kind in placement.kinds]
+    columns = [memory_on(prepared, placement, kind) for kind in placement.kinds]
     if bounds is not NO_BOUNDS:
         each = [bounds.on(kind.accelerator) for kind in placement.kinds]
         columns = [replace(one, bounds=on) for one, on in zip(columns, each, strict=True)]
@@ -119,10 +119,16 @@ def excess_bounds(ran: _Cells, ran_out: _Cells) -> JobBounds:
 def _most_excess(cell: tuple[PreparedJob, ResolvedPlacement]) -> float:
     """Return by how many deviations a step exceeds its room where it does most."""
     prepared, placement = cell
-    return max(float(_memory_on(prepared, placement, kind).excess[0]) for kind in placement.kinds)
+    return max(float(memory_on(prepared, placement, kind).excess[0]) for kind in placement.kinds)
 
 
-def _memory_on(prepared: PreparedJob, placement: ResolvedPlacement, kind: Kind) -> MemoryColumns:
+def fullest_memory(prepared: PreparedJob, placement: ResolvedPlacement) -> MemoryColumns:
+    """Return the memory of the accelerator whose room a step is counted to fill most, one cell."""
+    columns = [memory_on(prepared, placement, kind) for kind in placement.kinds]
+    return max(columns, key=lambda one: float(one.filled[0]))
+
+
+def memory_on(prepared: PreparedJob, placement: ResolvedPlacement, kind: Kind) -> MemoryColumns:
     """Return the memory of one accelerator of a kind; it is worked out once for all that agree."""
     plan = placement.fabric.plan
     # Replicas that share nothing out hold the same, however many they are beyond one.

@@ -122,7 +122,7 @@ def _shards(plan: Plan) -> float:
 
 
 def _check(prepared: PreparedJob, placement: ResolvedPlacement) -> None:
-    at = f"{placement.pointer}/plan/offload"
+    at = "/placement/plan/offload"
     if prepared.job.mode is not Mode.TRAINING:
         raise InvalidPlacementError(
             "What lies in the memory of the host is answered for training alone; leave offload "

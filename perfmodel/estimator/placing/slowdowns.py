@@ -192,7 +192,7 @@ def slowdown_on(
 
 
 def _under_limit(placement: ResolvedPlacement, kind: Kind, load: JobLoad, limit_w: float) -> float:
-    pointer = f"{placement.pointer}/power_limit_w"
+    pointer = "/placement/power_limit_w"
     tdp_w = kind.accelerator.tdp_w
     if tdp_w is None:
         raise InvalidPlacementError(

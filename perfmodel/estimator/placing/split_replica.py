@@ -63,14 +63,14 @@ def split_step(
         raise InvalidPlacementError(
             "A split replica (tensor, pipeline, context, expert) is answered in training; in "
             "inference ask for data parallelism.",
-            pointer=f"{placement.pointer}/plan",
+            pointer="/placement/plan",
         )
     training = transformer_training(prepared)
     if training is None:
-        refuse_operator_splits(plan, pointer=placement.pointer)
+        refuse_operator_splits(plan, pointer="/placement")
         return _staged(prepared, placement, single_s), _OF_A_PLAN
-    _refuse_experts(training.shape.experts, plan, pointer=placement.pointer)
-    _refuse_stages(training.shape.layers, plan, pointer=placement.pointer)
+    _refuse_experts(training.shape.experts, plan, pointer="/placement")
+    _refuse_stages(training.shape.layers, plan, pointer="/placement")
     choices = [job_choice(job, plan)] * len(single_s)
     if needs_no_single(prepared, training.on(placement.fabric.accelerators), plan):
         steps = scaled(plan_answer(training, placement.fabric, choices), slowed)

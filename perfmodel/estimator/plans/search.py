@@ -18,8 +18,9 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.evidence.observed import corrected_at_batches
 from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of
+from perfmodel.estimator.evidence.tight_cells import NO_CELLS, RAN_OUT_WARNING
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.memory import JobBounds, compiled_columns
+from perfmodel.estimator.placing.memory import compiled_columns
 from perfmodel.estimator.placing.split_replica import (
     SPLIT_BY_MEGATRON_WARNING,
     answered_parts,
@@ -29,7 +30,7 @@ from perfmodel.estimator.placing.split_replica import (
 from perfmodel.estimator.single.plan_engine import needs_no_single, transformer_training
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, on_one_of_each
 from perfmodel.estimator.tables.goodput import ReplicaSteps, at_some_batches, bare_step
-from perfmodel.features.arrays import FloatArray
+from perfmodel.features.arrays import BoolArray, FloatArray
 from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.memory.memory import (
@@ -67,16 +68,20 @@ class CapturedRoom:
     ----------
     prepared : PreparedJob
         One micro-batch, nothing recomputed.
-    kinds : tuple of Kind
-        Of accelerators; the one with the least room counts.
-    bounds : JobBounds
-        By how much observed steps of the job exceed the memory they had.
+    placement : ResolvedPlacement
+        Of its accelerators the one with the least room counts; its plan does not.
+    usual : Checkpointing
+        What the job itself recomputes, and so its observed steps.
+    observed : ObservedJob or None
+        What observed steps of the job say of the memory that it needs.
     """
 
+    core: Core
     training: TransformerTraining
     prepared: PreparedJob
-    kinds: tuple[Kind, ...]
-    bounds: JobBounds
+    placement: ResolvedPlacement
+    usual: Checkpointing
+    observed: ObservedJob | None
 
     @classmethod
     def of(
@@ -85,7 +90,7 @@ class CapturedRoom:
         prepared: PreparedJob,
         placement: ResolvedPlacement,
         training: TransformerTraining,
-        bounds: JobBounds,
+        observed: ObservedJob | None,
     ) -> CapturedRoom:
         """Capture what the memory of all plans follows from, where that is another step."""
         job = replace(
@@ -95,7 +100,14 @@ class CapturedRoom:
             selective_checkpointing=False,
         )
         one = prepared if job == prepared.job else core.prepare(job)
-        return cls(training=training, prepared=one, kinds=placement.kinds, bounds=bounds)
+        return cls(
+            core=core,
+            training=training,
+            prepared=one,
+            placement=placement,
+            usual=job_choice(prepared.job, placement.fabric.plan).checkpointing,
+            observed=observed,
+        )
 
     def __call__(self, choices: Sequence[PlanChoice]) -> PlanRoom:
         """Return the memory of some plans."""
@@ -107,23 +119,53 @@ class CapturedRoom:
         )
         grown = (1 - fixed) * larger * self._left(columns) + fixed * one_layer
         needed, fits = np.zeros(len(choices)), np.ones(len(choices), dtype=np.bool_)
+        kinds, bounds = self.placement.kinds, bounds_of(self.observed)
         for rows, schedule, several in _alike(choices):
             parts = self._parts(columns.take(rows), schedule, several=several)
-            for kind in self.kinds:
+            for kind in kinds:
                 if kind.accelerator.kind == "tpu":
                     continue
                 found = self._on(kind, _grown(parts, grown[rows]), columns.data[rows])
-                found = replace(found, bounds=self.bounds.on(kind.accelerator))
+                found = replace(found, bounds=bounds.on(kind.accelerator))
                 needed[rows] = np.maximum(needed[rows], found.peak_bytes)
                 fits[rows] &= found.fits
-        for kind in self.kinds:
+        for kind in kinds:
             if kind.accelerator.kind == "tpu":
                 compiled = np.array([compiled_memory_bytes(self.training, c) for c in choices])
                 needed = np.maximum(needed, compiled)
                 found = compiled_columns(compiled, kind.held)
-                fits &= replace(found, bounds=self.bounds.on(kind.accelerator)).fits
-        room = min(kind.held.memory_bytes for kind in self.kinds)
-        return PlanRoom(needed_bytes=needed, fits=fits, room_bytes=float(room))
+                fits &= replace(found, bounds=bounds.on(kind.accelerator)).fits
+        room = float(min(kind.held.memory_bytes for kind in kinds))
+        ran, ran_out = self._observed(choices, fits)
+        return PlanRoom(
+            needed_bytes=np.where(ran_out, np.maximum(needed, room), needed),
+            fits=(fits | ran) & ~ran_out,
+            room_bytes=room,
+            warnings=(RAN_OUT_WARNING,) if ran_out.any() else (),
+        )
+
+    def _observed(
+        self, choices: Sequence[PlanChoice], fits: BoolArray
+    ) -> tuple[BoolArray, BoolArray]:
+        """Return of which plans it was observed that they fit, and of which that they do not.
+
+        What recomputes less needs no less, and what recomputes more no more.
+
+        Parameters
+        ----------
+        fits : ndarray of bool, shape (plans,)
+            As is counted; of what fits by that nobody has to say so.
+        """
+        found = np.zeros((2, len(choices)), dtype=np.bool_)
+        tight = NO_CELLS if self.observed is None else self.observed.tight
+        for row, choice in enumerate(choices if tight or tight.ran else ()):
+            plan = replace(self.placement.placement, plan=choice.plan)
+            cell = self.core.resolve(plan), choice.micro_batch, choice.micro_batches
+            again = choice.checkpointing
+            found[0, row] = not fits[row] and again >= self.usual and tight.holds(*cell)
+            out = tight if again == self.usual else tight.without_single_ones
+            found[1, row] = again <= self.usual and out.refuse(*cell)
+        return found[0], found[1]
 
     def _copied_share(self) -> float:
         """Return the part of the activations that are parameters in 16 bits.
@@ -270,6 +312,10 @@ def _is_whole(choice: PlanChoice) -> bool:
     return plan.tensor == plan.pipeline == plan.context == plan.expert == 1
 
 
+#: Warnings of one accelerator that say nothing of plans.
+_OF_ONE = (NO_ROOM_WARNING, RAN_OUT_WARNING)
+
+
 def search(
     core: Core,
     prepared: PreparedJob,
@@ -301,10 +347,11 @@ def search(
             training=training,
             observed=observed,
         ),
-        room_of=CapturedRoom.of(core, prepared, placement, training, bounds_of(observed)),
+        room_of=CapturedRoom.of(core, prepared, placement, training, observed),
         most=most,
     )
-    said = [text for one in alone for text in one.warnings if text != NO_ROOM_WARNING]
+    said = [text for one in alone for text in one.warnings if text not in _OF_ONE]
+    said += found.warnings
     plans = (one.choice.plan for one in found.plans)
     if any(is_left_to_megatron(prepared, training, placement, plan) for plan in plans):
         said.append(SPLIT_BY_MEGATRON_WARNING)

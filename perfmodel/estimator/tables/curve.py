@@ -14,10 +14,11 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.evidence.observed import Correction
-from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of, is_refused
+from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of, doubts_of, is_refused
 from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.job_types.job_type_answers import (
+    said_of_type,
     type_estimate,
     type_steps,
     type_steps_over,
@@ -176,6 +177,7 @@ def draw_curve(
     fits[1:] &= ~refused
     of_counts = dict.fromkeys(text for texts in steps.said.values() for text in texts)
     said = (*prediction.warnings, *placement.warnings, *of_counts, *prepared.warnings)
+    said += doubts_of(observed)
     said += (RAN_OUT_WARNING,) if refused.any() else ()
     return _of_steps(
         spec,
@@ -217,12 +219,17 @@ def draw_curve_of_type(core: Core, of: ObservedJobType, asked: CurveQuestion) ->
         steps = type_steps_over(of, _columns(spec, asked))
     answers = [type_estimate(of, one, steps.at((0, at))) for at, one in enumerate(placements)]
     unknown = np.full(len(asked.counts), np.nan)
-    said = [text for one in answers[-len(asked.counts) :] for text in one.warnings]
     runs_out = [
         bool(of.tight) and of.runs_out_on(core.resolve(placement_of(n, asked)))
         for n in asked.counts
     ]
-    said += [RAN_OUT_WARNING] if any(runs_out) else []
+    of_one = {*said_of_type([True]), *said_of_type([False])}
+    said = [
+        text
+        for one in answers[-len(asked.counts) :]
+        for each in one.warnings
+        for text in (said_of_type(runs_out) if each in of_one else (each,))
+    ]
     return _of_steps(
         spec,
         steps,

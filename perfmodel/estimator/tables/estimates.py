@@ -11,7 +11,7 @@ from perfmodel.client.answers import Breakdown, Throughput
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed import corrected_step
-from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of, is_refused
+from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of, doubts_of, is_refused
 from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cell, CellStep
@@ -88,7 +88,7 @@ def estimate_of(cell: Cell, step: CellStep, observed: ObservedJob | None = None)
     beside_bytes = 0.0 if step.basis is Basis.MEASURED else step.neighbour_bytes
     memory = tightest_memory(prepared, placement, beside_bytes, bounds_of(observed))
     said = [text for prediction in predictions for text in prediction.warnings]
-    said += (*placement.warnings, *step.warnings, *prepared.warnings)
+    said += (*placement.warnings, *step.warnings, *prepared.warnings, *doubts_of(observed))
     if is_refused(observed, prepared, placement):
         memory = replace(memory, fits=False, oom_probability=1.0)
         said.append(RAN_OUT_WARNING)
@@ -159,7 +159,7 @@ def on_one_of_each(
             # A CPU computes with its share of the cores of its host.
             cores = asked.cpu_cores and max(1, asked.cpu_cores // node.count)
             one = replace(one, cpu_cores=cores)
-        resolved = core.resolve(one, pointer=placement.pointer)
+        resolved = core.resolve(one)
         (kind,) = resolved.kinds
         if kind.held.name not in found:
             found[kind.held.name] = answer_cell(core, prepared, resolved, observed)

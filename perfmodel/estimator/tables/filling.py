@@ -341,6 +341,7 @@ class Filling:
         said.update(dict.fromkeys(text for p in self.resolved if p for text in p.warnings))
         said.update(dict.fromkeys(text for p in self._prepared if p for text in p.warnings))
         said.update(self._said)
+        said.update(dict.fromkeys(text for one in self.observed.values() for text in one.warnings))
         if np.any(answered & ~self._fits):
             said[NO_ROOM_WARNING] = None
         versions = [p.model_version for p in known] + [one.model_version for one in of_types]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -21,21 +20,25 @@ from perfmodel.estimator.evidence.tight_cells import NO_CELLS, TightCells
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
-from perfmodel.estimator.placing.memory import JobBounds
+from perfmodel.estimator.placing.memory import memory_on
 from perfmodel.estimator.placing.replicas import replica_parts, sharing_of
 from perfmodel.estimator.placing.split_replica import answered_parts
 from perfmodel.estimator.single.plan_engine import needs_no_single, transformer_training
 from perfmodel.estimator.tables.estimates import answer_cell, computing_s, on_one_of_each
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.graph.job import Job
+from perfmodel.graph.json_values import MAX_COUNT
 from perfmodel.placement.calibration.observation import RAN_OUT_S
 from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.feeding.batch_split import AffineSteps
 from perfmodel.placement.feeding.goodput import BatchAdaptation, StepTimes, best_batch
-from perfmodel.placement.memory.memory import memory_columns, memory_plan
 from perfmodel.placement.plans.plan_answer import job_choice, plan_answer
 from perfmodel.placement.topology.topology import BatchSplit
 from perfmodel.types import Mode
+
+#: Of a batch that does not fit where it was taken to, this much is tried next at most; so near
+#: is looked for the largest that does.
+_FEWER = 0.97
 
 
 def best_goodput(
@@ -60,10 +63,7 @@ def best_goodput(
     stated = stated_adaptation(prepared.job, placement)
     said = at_some_batches(core, prepared)
     own, more = said[-2:]
-    most_samples: int | None = _most_samples((own, more), placement, bounds_of(observed))
-    tight = NO_CELLS if observed is None else observed.tight
-    most_samples = tight.fewer_samples(placement, most_samples)
-    adaptation = adaptation_of(stated, most_samples)
+    room = BatchRoom(core=core, own=own, placement=placement, observed=observed)
     bare = [bare_step(core, one) for one in said]
     steps = ReplicaSteps.of(core, bare, placement)
     known = answer_cell(core, bare[-2], placement)
@@ -81,7 +81,89 @@ def best_goodput(
         )  # fmt: skip
         return corrected.step_time_s
 
-    return best_batch(adaptation, placement.count, _that_fit(tight, placement, step_times))
+    times = _that_fit(room.tight, placement, step_times)
+    most = room.most_samples(more.job.batch_size)
+    while True:
+        found = best_batch(adaptation_of(stated, most), placement.count, times)
+        if room.fits(found.batch_size, found.accumulation_steps):
+            return found
+        most = room.fewer_samples(most, found)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchRoom:
+    """Which batches of a job fit a placement, as its answers say.
+
+    Parameters
+    ----------
+    own : PreparedJob
+        At its own batch, one micro-batch.
+    """
+
+    core: Core
+    own: PreparedJob
+    placement: ResolvedPlacement
+    observed: ObservedJob | None
+
+    @property
+    def tight(self) -> TightCells:
+        """What does not fit, whatever is counted."""
+        return NO_CELLS if self.observed is None else self.observed.tight
+
+    def fits(self, batch_size: int, accumulation_steps: int) -> bool:
+        """Return whether a batch does."""
+        asked = self._at(batch_size, accumulation_steps)
+        answer = answer_cell(self.core, asked, self.placement, self.observed)
+        return answer.memory.fits is not False
+
+    def most_samples(self, other: int) -> tuple[int, int]:
+        """Return the largest micro-batch that is taken to fit, of one and of several in a step.
+
+        Parameters
+        ----------
+        other : int
+            A batch that is not the job's own: memory is taken as affine through both.
+        """
+        one, several = (self._most(other, micro_batches) for micro_batches in (1, 2))
+        return one, several
+
+    def fewer_samples(self, most: tuple[int, int], found: Batch) -> tuple[int, int]:
+        """Return the same where a batch was found not to fit: memory is not quite affine."""
+        fails, micro_batches = found.batch_size, min(found.accumulation_steps, 2)
+        fewer = int(_FEWER * fails)
+        if self._room(fails, micro_batches) < 0:
+            fewer = self._edge(fails, micro_batches)
+        return (fewer, most[1]) if micro_batches == 1 else (most[0], fewer)
+
+    def _most(self, other: int, micro_batches: int) -> int:
+        first = self.own.job.batch_size
+        here, there = (self._room(batch, micro_batches) for batch in (first, other))
+        most = max(int(first + here / max((here - there) / (other - first), 1.0)), 0)
+        return self.tight.fewer_samples(self.placement, micro_batches, most)
+
+    def _edge(self, fails: int, micro_batches: int) -> int:
+        """Return a batch that fits, near the smallest that does not and below one of those."""
+        own = self.own.job.batch_size
+        fits = own if own < fails and self._room(own, micro_batches) >= 0 else 0
+        while fails - fits > max(1.0, (1 - _FEWER) * fails):
+            middle = (fits + fails) // 2
+            if self._room(middle, micro_batches) < 0:
+                fails = middle
+            else:
+                fits = middle
+        return fits
+
+    def _room(self, batch_size: int, micro_batches: int) -> float:
+        """Return by how much the demand may grow where there is least room, bytes."""
+        asked, bounds = self._at(batch_size, micro_batches), bounds_of(self.observed)
+        return min(
+            float(replace(memory, bounds=bounds.on(kind.accelerator)).room_bytes[0])
+            for kind in self.placement.kinds
+            for memory in [memory_on(asked, self.placement, kind)]
+        )
+
+    def _at(self, batch_size: int, micro_batches: int) -> PreparedJob:
+        return self.core.prepare(self.own.job.at_batch(batch_size, micro_batches))
 
 
 def bare_step(core: Core, prepared: PreparedJob) -> PreparedJob:
@@ -111,9 +193,9 @@ def best_goodput_of_type(of: ObservedJobType, placement: ResolvedPlacement) -> B
         # Gradients are exchanged in the last micro-batch alone.
         return parts.step_time_s + (accumulation - 1) * parts.compute_s
 
-    most_samples = of.tight.fewer_samples(placement, None)
+    most_samples = [of.tight.fewer_samples(placement, count, MAX_COUNT) for count in (1, 2)]
     return best_batch(
-        adaptation_of(stated, most_samples),
+        adaptation_of(stated, (most_samples[0], most_samples[1])),
         placement.count,
         _that_fit(of.tight, placement, step_times),
     )
@@ -156,7 +238,7 @@ class ReplicaSteps:
             raise InvalidPlacementError(
                 "Over batches nothing is answered of what lies in the memory of the host. Leave "
                 "offload out, or ask for the batches one by one.",
-                pointer=f"{placement.pointer}/plan/offload",
+                pointer="/placement/plan/offload",
             )
 
         def alone_s(one: PreparedJob) -> list[float]:
@@ -272,7 +354,7 @@ def stated_adaptation(job: Job, placement: ResolvedPlacement) -> Mapping[str, An
     if placement.is_split:
         raise InvalidInputError(
             "Goodput is answered for data parallelism; leave the other degrees of the plan out.",
-            pointer=f"{placement.pointer}/plan",
+            pointer="/placement/plan",
         )
     return job.adaptation
 
@@ -293,32 +375,7 @@ def at_some_batches(
     return [core.prepare(replace(job, batch_size=batch)) for batch in sorted({*ends, own})]
 
 
-def _most_samples(
-    pair: tuple[PreparedJob, PreparedJob], placement: ResolvedPlacement, bounds: JobBounds
-) -> int:
-    """Return the largest micro-batch that fits every accelerator, by an affine law of memory."""
-    most = math.inf
-    low, high = (_least_room(one, placement, bounds) for one in pair)
-    first, second = (one.job.batch_size for one in pair)
-    for few, many in zip(low, high, strict=True):
-        each = max((few - many) / (second - first), 1.0)
-        most = min(most, first + few / each)
-    return max(int(most), 0)
-
-
-def _least_room(
-    prepared: PreparedJob, placement: ResolvedPlacement, bounds: JobBounds
-) -> list[float]:
-    """Return by how much the demand on each kind may grow."""
-    plan = memory_plan(placement.fabric.plan, placement.count, prepared.job)
-    kinds = [kind.held for kind in placement.kinds]
-    constants = prepared.memory_constants
-    found = memory_columns(prepared.memory_profile, kinds, constants=constants, plan=plan)
-    on = [replace(found, bounds=bounds.on(kind.accelerator)) for kind in placement.kinds]
-    return [float(one.room_bytes[at]) for at, one in enumerate(on)]
-
-
-def adaptation_of(stated: Mapping[str, Any], most_samples: int | None) -> BatchAdaptation:
+def adaptation_of(stated: Mapping[str, Any], most_samples: tuple[int, int]) -> BatchAdaptation:
     """Return what a job states about its batches, with what its memory allows.
 
     Raises
@@ -326,7 +383,7 @@ def adaptation_of(stated: Mapping[str, Any], most_samples: int | None) -> BatchA
     InvalidInputError
         Not even one sample fits, or a number outside its range.
     """
-    if most_samples is not None and most_samples < 1:
+    if max(most_samples) < 1:
         raise InvalidInputError(
             "Not even a batch of one sample fits the accelerator.", pointer="/job/batch_size"
         )

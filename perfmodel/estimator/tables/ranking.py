@@ -211,7 +211,7 @@ def _score(found: Ranked, question: RankQuestion, placement: ResolvedPlacement) 
         if found.samples_per_joule is None:
             raise InvalidInputError(
                 "The catalogue does not know the power of an accelerator of this placement.",
-                pointer=placement.pointer,
+                pointer="/placement",
             )
         return found.samples_per_joule
     return found.estimate.throughput.samples_per_second

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
@@ -77,16 +78,21 @@ class Observation:
         )  # fmt: skip
 
 
-def heard(observations: Sequence[Observation]) -> list[Observation]:
-    """Return observed steps of a job without what others say of cells that whoever asks measured.
+def heard(
+    observations: Sequence[Observation],
+    cell_of: Callable[[Observation], Hashable] = attrgetter("cell"),
+) -> list[Observation]:
+    """Return what was observed of a job without what others say of cells that whoever asks tells.
 
     Parameters
     ----------
     observations : sequence of Observation
         Of one job.
+    cell_of : callable
+        Tells cells apart.
     """
-    measured = {one.cell for one in observations if not one.reporter}
-    return [one for one in observations if not one.reporter or one.cell not in measured]
+    told = {cell_of(one) for one in observations if not one.reporter}
+    return [one for one in observations if not one.reporter or cell_of(one) not in told]
 
 
 #: Who reported a step is not for whoever asks to say.

@@ -50,8 +50,9 @@ class BatchAdaptation:
         Global batch that the job's learning rate was chosen for, >= 1.
     batch_size_bounds : tuple of (int, int)
         Smallest and largest global batch allowed.
-    most_samples : int or None
-        Largest micro-batch of a replica: what fits its memory.
+    most_samples : tuple of (int, int) or None
+        Largest micro-batch of a replica that fits its memory, of a step of one and of a step of
+        several, whose gradients wait for each other; 0 where none fits.
     most_accumulation : int
         Most micro-batches of a step, >= 1.
 
@@ -64,7 +65,7 @@ class BatchAdaptation:
     gradient_noise_scale: float
     initial_batch_size: int
     batch_size_bounds: tuple[int, int]
-    most_samples: int | None = None
+    most_samples: tuple[int, int] | None = None
     most_accumulation: int = MOST_ACCUMULATION
 
     def __post_init__(self) -> None:
@@ -75,7 +76,7 @@ class BatchAdaptation:
         _require(first >= 1, "initial_batch_size", first, "at least 1")
         _require(1 <= low <= high, "batch_size_bounds", [low, high], "1 or more, smallest first")
         _require(together >= 1, "most_accumulation", together, "at least 1")
-        _require(most is None or most >= 1, "most_samples", most, "at least 1")
+        _require(most is None or max(most) >= 1, "most_samples", most, "at least 1")
 
 
 def statistical_efficiency(
@@ -166,15 +167,15 @@ def candidates(adaptation: BatchAdaptation, replicas: int) -> tuple[IntArray, In
         parts = replicas * accumulation
         least, most = -(-low // parts), high // parts
         if adaptation.most_samples is not None:
-            most = min(most, adaptation.most_samples)
+            most = min(most, adaptation.most_samples[accumulation > 1])
         if 1 <= least <= most:
             grid = np.unique(np.rint(np.geomspace(least, most, _CANDIDATES)).astype(np.int64))
             columns.append(np.stack([grid, np.full(len(grid), accumulation)]))
     if not columns:
         raise InvalidInputError(
             f"No batch between {low} and {high} can be dealt out to {replicas} replicas in whole "
-            f"samples, {adaptation.most_samples or 'any number'} at most at once. Widen "
-            "batch_size_bounds or take fewer replicas.",
+            f"samples, {max(adaptation.most_samples or (0,)) or 'any number'} at most at once. "
+            "Widen batch_size_bounds or take fewer replicas.",
             pointer="/job/adaptation/batch_size_bounds",
         )
     batch, accumulation_steps = np.concatenate(columns, axis=1)

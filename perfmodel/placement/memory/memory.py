@@ -135,6 +135,11 @@ class MemoryColumns:
         over = np.log((self.certain_bytes + need_bytes) / self.capacity_bytes) / self.deviation
         return np.where(excess < _NO_ROOM, excess, _NO_ROOM + over)
 
+    @property
+    def filled(self) -> FloatArray:
+        """How many times the room what is needed takes, shape (cells,)."""
+        return np.exp(self.excess * self.deviation)
+
     @cached_property
     def oom_probability(self) -> FloatArray:
         """How likely each step runs out of memory, shape (cells,)."""

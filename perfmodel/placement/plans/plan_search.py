@@ -34,11 +34,14 @@ class PlanRoom:
     fits : ndarray of bool, shape (plans,)
     room_bytes : float
         What a rank can have.
+    warnings : tuple of str
+        What else decided.
     """
 
     needed_bytes: FloatArray
     fits: npt.NDArray[np.bool_]
     room_bytes: float
+    warnings: tuple[str, ...] = ()
 
 
 #: Tells the memory of plans.
@@ -140,6 +143,7 @@ def search_plans(
             considered=found.considered,
             too_large=found.considered,
             why_none=why_too_large(found.smallest, found.least_bytes, found.room_bytes),
+            warnings=found.warnings,
         )
     steps = plan_step(found.cells, training.constants_of(found.cells.plan))
     steps = scaled(steps, scale(found.choices, steps) if callable(scale) else scale)
@@ -147,6 +151,7 @@ def search_plans(
         plans=_ranked(found, steps, global_batch, most),
         considered=found.considered,
         too_large=found.considered - found.fit_count,
+        warnings=found.warnings,
     )
 
 
@@ -160,6 +165,7 @@ class _Fitting:
     smallest: PlanChoice
     least_bytes: float
     room_bytes: float
+    warnings: tuple[str, ...]
 
 
 def _fitting(
@@ -188,6 +194,7 @@ def _fitting(
         smallest=every[least],
         least_bytes=float(needed.min()),
         room_bytes=room,
+        warnings=found.warnings,
     )
 
 

@@ -112,6 +112,9 @@ OWNERS = Table(
 #: Measured steps. ``revision`` is that of the transaction which brought them; ``reason`` says why
 #: one is quarantined, ``reporter`` who sent it (empty where that was not written down),
 #: ``software`` the versions it was measured with, as JSON, where they were stated beside the job.
+#: What ran out of memory has an infinite time; no other is as long.
+RAN_OUT_BEYOND_S = "1e300"
+
 OBSERVATIONS = Table(
     "observations",
     METADATA,
@@ -135,6 +138,16 @@ OBSERVATIONS = Table(
     UniqueConstraint("family", "reporter", "key", name="uq_observations_family_reporter_key"),
     Index("ix_observations_family_reporter_state_id", "family", "reporter", "state", "id"),
     Index("ix_observations_reporter_state_id", "reporter", "state", "id"),
+    # Few rows among many: of a family and a reporter they would have to be searched for.
+    Index(
+        "ix_observations_ran_out",
+        "family",
+        "reporter",
+        "state",
+        "id",
+        sqlite_where=text(f"step_time_s > {RAN_OUT_BEYOND_S}"),
+        postgresql_where=text(f"step_time_s > {RAN_OUT_BEYOND_S}"),
+    ),
 )
 
 #: An accepted observation beside what was answered before it counted: ``predicted_s`` with its

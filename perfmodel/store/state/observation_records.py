@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, literal_column
 
-from perfmodel.store.sql.tables import OBSERVATIONS
+from perfmodel.store.sql.tables import OBSERVATIONS, RAN_OUT_BEYOND_S
 from perfmodel.store.state.jobs import StoredJob
 
 
@@ -88,7 +88,9 @@ class StoredObservation:
         return self.step_time_s == math.inf
 
 
-#: Of rows: it was measured, and did not run out of memory.
+#: Of rows: it ran out of memory; written as the index of those is, or it would not be used.
+HAS_RUN_OUT = OBSERVATIONS.c.step_time_s > literal_column(RAN_OUT_BEYOND_S)
+#: Of rows: it was measured, and did not.
 IS_MEASURED = OBSERVATIONS.c.step_time_s < math.inf
 
 

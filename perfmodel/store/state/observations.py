@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from itertools import chain, islice
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import orjson
@@ -36,6 +36,7 @@ from perfmodel.store.sql.tables import JOBS, OBSERVATIONS, RESIDUALS
 from perfmodel.store.state.jobs import StoredJob
 from perfmodel.store.state.observation_records import (
     EVERY_OBSERVATION,
+    HAS_RUN_OUT,
     IS_MEASURED,
     ObservationFilter,
     ObservationState,
@@ -59,6 +60,8 @@ _LOOKED_AT = 8_192
 _REPORTERS = 1_024
 
 _Conditions = Sequence[ColumnElement[bool]]
+#: Numbers of rows with their cells.
+_Rows = Sequence[Any]
 
 
 class Changes(NamedTuple):
@@ -164,7 +167,7 @@ class ObservationStore(SharedStore):
         must not crowd out the others: the newest cell of each counts first, then the second of
         each, and so on while there is room. Of what ran out of memory the smallest batch comes
         first, since larger ones say no more, and one row of a cell says all. It takes no room of
-        steps, but for the newest rows of each reporter that are looked at, which are those of both.
+        steps, nor do they of it.
 
         Parameters
         ----------
@@ -187,18 +190,16 @@ class ObservationStore(SharedStore):
             counts.append(table.revision < before_revision)
         with self._connections.reading() as connection:
             reporters = _reporters(connection, alike)
-            cells = [
-                cell
-                for reporter in reporters
-                for cell in _newest(
-                    connection, reporter, counts, at, _LOOKED_AT // len(reporters), of_one_cell
-                )
-            ]
-            cells.sort(key=lambda cell: (cell.turn, -cell.rows[0]))
-            chosen: list[int] = []
-            for measured in (True,) if family is None else (True, False):
-                alike_rows = (cell.rows for cell in cells if cell.measured is measured)
-                chosen += islice(chain.from_iterable(alike_rows), most)
+            share = _LOOKED_AT // max(len(reporters), 1)
+
+            def read(kind: ColumnElement[bool]) -> Iterator[_Rows]:
+                for reporter in reporters:
+                    own = (table.reporter == reporter, kind, *counts)
+                    yield _newest(connection, own, at, share)
+
+            chosen = _by_turns((_steps(rows, of_one_cell) for rows in read(IS_MEASURED)), most)
+            if family is not None:
+                chosen += _by_turns((_shortages(rows) for rows in read(HAS_RUN_OUT)), most)
             query = (
                 select(OBSERVATIONS, JOBS.c.content.label("content"))
                 .join(JOBS, table.job_ref == JOBS.c.ref)
@@ -275,51 +276,44 @@ class ObservationStore(SharedStore):
             return found._replace(families=frozenset(families.scalars()))
 
 
-class _Cell(NamedTuple):
-    """A cell of one reporter: the numbers of its newest rows, and how many alike come before.
+def _newest(connection: Connection, own: _Conditions, at: str, most: int) -> _Rows:
+    """Return the newest rows of somebody that still count, with their cells.
 
-    It was measured, or else ran out of memory.
-    """
-
-    turn: int
-    rows: list[int]
-    measured: bool
-
-
-def _newest(
-    connection: Connection,
-    reporter: str,
-    counts: _Conditions,
-    at: str,
-    most: int,
-    of_one_cell: int,
-) -> Iterator[_Cell]:
-    """Return the cells that somebody reported last and still count, as their turns are.
-
-    The oldest of their rows is looked up before, in an index alone: a planner that has to stop
-    after so many may rather walk through those of all.
+    The oldest of them is looked up before: a planner that has to stop after so many may rather walk
+    through those of all.
     """
     table = OBSERVATIONS.c
-    own = (table.reporter == reporter, *counts)
     numbers = select(table.id).where(*own).order_by(table.id.desc())
     oldest = connection.execute(numbers.limit(1).offset(most - 1)).scalar_one_or_none()
     lasting = or_(table.expires_at.is_(None), table.expires_at > at)
     query = select(
-        table.id, IS_MEASURED.label("measured"), table.family, table.placement, table.batch_size,
-        table.accumulation_steps,
-    ).where(table.id >= (oldest or 0), lasting, *own)  # fmt: skip
-    steps: dict[tuple[object, ...], list[int]] = {}
-    ran_out: dict[tuple[object, ...], tuple[int, int]] = {}
-    for row in connection.execute(query.order_by(table.id.desc())):
-        if not row.measured:
-            ran_out.setdefault(tuple(row[1:]), (row.batch_size, row.id))
-            continue
-        rows = steps.setdefault(tuple(row[1:]), [])
-        if len(rows) < of_one_cell:
-            rows.append(row.id)
-    yield from (_Cell(turn, rows, True) for turn, rows in enumerate(steps.values()))
-    smallest_first = sorted(ran_out.values(), key=itemgetter(0))
-    yield from (_Cell(turn, [row], False) for turn, (_, row) in enumerate(smallest_first))
+        table.id, table.family, table.placement, table.batch_size, table.accumulation_steps
+    ).where(table.id >= (oldest or 0), lasting, *own)
+    return connection.execute(query.order_by(table.id.desc())).all()
+
+
+def _steps(rows: _Rows, of_one_cell: int) -> Iterable[list[int]]:
+    """Return the newest rows of each cell, that which was measured last first."""
+    cells: dict[tuple[object, ...], list[int]] = {}
+    for row in rows:
+        found = cells.setdefault(tuple(row[1:]), [])
+        if len(found) < of_one_cell:
+            found.append(row.id)
+    return cells.values()
+
+
+def _shortages(rows: _Rows) -> Iterable[list[int]]:
+    """Return the newest row of each cell that ran out of memory, smaller batches first."""
+    cells: dict[tuple[object, ...], Any] = {}
+    for row in rows:
+        cells.setdefault(tuple(row[1:]), row)
+    return [[row.id] for row in sorted(cells.values(), key=attrgetter("batch_size"))]
+
+
+def _by_turns(of_reporters: Iterable[Iterable[list[int]]], most: int) -> list[int]:
+    """Return so many rows: those of the first cell of each reporter, then of the second, ..."""
+    turns = [(turn, -rows[0], rows) for one in of_reporters for turn, rows in enumerate(one)]
+    return list(islice(chain.from_iterable(rows for *_, rows in sorted(turns)), most))
 
 
 def _reporters(connection: Connection, alike: _Conditions) -> Sequence[str]:

@@ -51,7 +51,7 @@ class Cell:
     samples_per_second : float
         What it would reach, whether it fits or not.
     peak_bytes, capacity_bytes : float
-        Of the accelerator with the least room.
+        Of the accelerator with the least room; the peak is NaN where nobody knows it.
     """
 
     samples_per_second: float
@@ -63,7 +63,10 @@ class Cell:
     @property
     def shortage(self) -> str:
         """What there is to say of a job that does not fit."""
-        return f"predicted OOM {self.peak_bytes / 2**30:.0f}/{self.capacity_bytes / 2**30:.0f} GiB"
+        had = f"{self.capacity_bytes / 2**30:.0f} GiB"
+        if self.peak_bytes > self.capacity_bytes:
+            return f"predicted OOM {self.peak_bytes / 2**30:.0f}/{had}"
+        return f"observed OOM on {had}"
 
 
 #: By device; None where there is no prediction.

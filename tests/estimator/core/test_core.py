@@ -9,11 +9,12 @@ import pytest
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.codec import spec_from_dict
-from perfmodel.errors import UnknownAcceleratorError
+from perfmodel.errors import InvalidInputError, UnknownAcceleratorError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.core.resolved_placement import resolve_placement
 from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.job import Job
+from perfmodel.placement.calibration.observation import RAN_OUT_S, Observation
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import Mode
 
@@ -84,3 +85,18 @@ def test_a_power_limit_that_limits_nothing_is_said() -> None:
         placement = parse_placement(f"A100-SXM4-40GB{limit}")
         warnings = resolve_placement(placement, Catalog.default()).warnings
         assert sum("limits nothing" in text for text in warnings) == said
+
+
+def test_errors_point_where_a_placement_stands_now_whoever_asked_before(
+    estimator: Estimator,
+) -> None:
+    split = parse_placement("2xA10 tp=2")
+    seen = Observation(placement=split, batch_size=8, step_time_s=0.1)
+    job, one = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=8), parse_placement("A10")
+    for before in ((), (replace(seen, placement=one, step_time_s=RAN_OUT_S),)):
+        with pytest.raises(InvalidInputError) as told:
+            estimator.estimate(job, one, (*before, seen))
+        assert told.value.pointer == f"/observations/{len(before)}/placement/plan/tensor"
+        with pytest.raises(InvalidInputError) as asked:
+            estimator.estimate(job, split)
+        assert asked.value.pointer == "/placement/plan/tensor"

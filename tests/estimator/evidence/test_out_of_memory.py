@@ -12,6 +12,7 @@ import pytest
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.evidence.observed_job import observed_job
+from perfmodel.estimator.evidence.step_bounds import DOUBTED_WARNING
 from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.placing.memory import JobBounds
 from perfmodel.estimator.tables.curve import CurveQuestion
@@ -126,6 +127,16 @@ def test_what_ran_out_beside_others_says_nothing_elsewhere(estimator: Estimator)
     assert not estimator.matrix([JOB], [beside], {0: [seen]}).fits.any()
 
 
+def test_neighbours_are_the_same_in_any_order(estimator: Estimator) -> None:
+    one, other = Neighbour(job_type="nobody-knows"), Neighbour(job_type="nor this one")
+    beside = [
+        replace(parse_placement("A10"), shared_with=some) for some in ((one, other), (other, one))
+    ]
+    seen = replace(_ran_out("A10"), placement=beside[0])
+    fits = [estimator.estimate(JOB, place, (seen,)).memory.fits for place in beside]
+    assert fits == [False, False]
+
+
 def _bounds(estimator: Estimator, *seen: Observation) -> JobBounds:
     found = observed_job(estimator.core, estimator.core.prepare(JOB), seen)
     assert found is not None
@@ -165,6 +176,51 @@ def test_what_another_job_ran_out_of_says_nothing(estimator: Estimator) -> None:
         [JOB, replace(JOB, model="zoo/one")], [parse_placement("A10")], {1: [_ran_out("A10")]}
     )
     assert table.fits[:, 0].tolist() == [True, False]
+
+
+def test_what_is_counted_to_need_far_less_refuses_itself_alone(estimator: Estimator) -> None:
+    place, size = "H100-SXM5-80GB", 2**12
+    seen = _ran_out(place, size)
+    before, after = (_ask(estimator, place, *some, batch_size=size) for some in ((), (seen,)))
+    assert (before.memory.fits, after.memory.fits) == (True, False)
+    said = DOUBTED_WARNING.format(1)
+    assert {RAN_OUT_WARNING, said} <= set(after.warnings)
+    # Nothing else is refused, and every way to ask says that the report was not carried over.
+    jobs = [replace(JOB, batch_size=one) for one in (size, 2 * size)]
+    places = [parse_placement(one) for one in (place, "2xH100-SXM5-80GB", "A10", "T4")]
+    table = estimator.matrix(jobs, places, {0: (seen,)})
+    assert table.fits.tolist() == [[False, True, True, True], [True] * 4]
+    assert said in table.warnings
+    question = CurveQuestion(accelerator=place, counts=(1, 2, 4))
+    curve = estimator.curve(jobs[0], question, (seen,))
+    assert curve.fits.tolist() == [False, True, True]
+    assert said in curve.warnings
+    (ranked,) = estimator.rank(jobs[1], places[2:3], RankQuestion(), (seen,)).best
+    assert said in ranked.estimate.warnings
+    for asked in places[2:]:
+        plain, told = (estimator.estimate(jobs[0], asked, some) for some in ((), (seen,)))
+        assert replace(told, warnings=plain.warnings) == plain
+        assert told.warnings == (*plain.warnings, said)
+    # Beside others it may be they that hold the memory.
+    beside = replace(parse_placement(place), shared_with=(Neighbour(job_type="nobody-knows"),))
+    answer = estimator.estimate(jobs[0], beside, (replace(seen, placement=beside),))
+    assert said not in answer.warnings
+
+
+def test_who_asks_stands_over_what_is_stored_of_a_cell(estimator: Estimator) -> None:
+    ran, out = _ran("A10"), _ran_out("A10")
+    stored_ran, stored_out = (replace(one, reporter="somebody") for one in (ran, out))
+    measured = _ask(estimator, "A10", stored_ran)
+    for seen in ((stored_ran, out), (out, stored_ran)):
+        answer = _ask(estimator, "A10", *seen)
+        assert (answer.memory.fits, answer.basis) == (False, Basis.MEASURED)
+        assert answer.step_time_s == measured.step_time_s
+        # What is as tight is refused, too, as if nobody else had said anything.
+        assert _ask(estimator, "A10", *seen, batch_size=2**17).memory.fits is False
+    for seen in ((ran, stored_out), (stored_out, ran)):
+        assert _ask(estimator, "A10", *seen) == _ask(estimator, "A10", ran)
+    # Of those that are stored what ran wins.
+    assert _ask(estimator, "A10", stored_ran, stored_out).memory.fits
 
 
 def test_another_job_that_ran_out_is_one(estimator: Estimator) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
+from perfmodel.estimator.job_types.job_type_answers import BATCH_OF_NAME_WARNING, NO_GRAPH_WARNING
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.estimator.tables.ranking import Criterion, RankQuestion
 from perfmodel.graph.job import Job
@@ -60,8 +61,17 @@ def test_what_is_as_tight_is_refused(
         before = _ask(estimator, placement, *seen, batch_size=batch_size)
         after = _ask(estimator, placement, *seen, _ran_out("A10"), batch_size=batch_size)
         assert after.memory.fits is fits
-        assert (RAN_OUT_WARNING in after.warnings) is (fits is False)
+        of_memory = {RAN_OUT_WARNING, NO_GRAPH_WARNING} & set(after.warnings)
+        assert of_memory == {RAN_OUT_WARNING if fits is False else NO_GRAPH_WARNING}
         assert replace(after, memory=before.memory, warnings=before.warnings) == before
+
+
+def test_a_batch_that_the_name_overrules_is_said(estimator: Estimator) -> None:
+    said = BATCH_OF_NAME_WARNING.format(20, 64)
+    named = replace(JOB, job_type="LM (batch size 20)")
+    for job, is_said in ((named, True), (replace(named, batch_size=1), False), (JOB, False)):
+        answer = estimator.estimate(job, parse_placement("A10"))
+        assert (said in answer.warnings) is is_said
 
 
 def test_what_several_ran_out_of_says_nothing_of_one(estimator: Estimator) -> None:
@@ -101,6 +111,8 @@ def test_every_way_to_ask_says_the_same(estimator: Estimator) -> None:
         curve = estimator.curve(JOB, shared_out, (*some, _ran_out("4xA10 zero=3")))
         assert curve.to_dict()["fits"] == [None, False, None]
         assert list(curve.warnings).count(RAN_OUT_WARNING) == 1
+        assert NO_GRAPH_WARNING in curve.warnings
+    assert NO_GRAPH_WARNING not in estimator.curve(JOB, question, seen).warnings
     ranking = estimator.rank(JOB, parsed, RankQuestion(), seen)
     assert [one.placement for one in ranking.best] == [1]
     assert sorted(one.placement for one in ranking.left_out) == [0, 2]

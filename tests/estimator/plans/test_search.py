@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.devices.catalog import Catalog
+from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.facade import Estimator
 from perfmodel.estimator.jobs.capture import capture_in_process
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
@@ -179,6 +180,30 @@ def test_what_ran_out_leaves_fewer_plans_and_their_times(
     assert choice not in after
     assert before.keys() & after.keys()
     assert all(after[one] == before[one] for one in before.keys() & after.keys())
+
+
+def test_a_search_refuses_what_its_answers_refuse(estimator: Estimator) -> None:
+    # What ran alone with a larger batch says that the job is counted too high: only the order of
+    # what is tighter is left to say that the plan does not fit.
+    plain = Checkpointing.NONE
+    large = replace(JOB, batch_size=4096)
+    took_s = estimator.estimate(large, parse_placement("T4")).step_time_s
+    ran = Observation(placement=parse_placement("T4"), batch_size=4096, step_time_s=took_s)
+    before = estimator.search(JOB, HOST, [ran], global_batch=256, most=99)
+    choice = before.plans[0].choice
+    assert choice.checkpointing is plain
+    out = Observation(
+        placement=replace(HOST, plan=choice.plan), batch_size=choice.micro_batch,
+        accumulation_steps=choice.micro_batches, step_time_s=RAN_OUT_S,
+    )  # fmt: skip
+    after = estimator.search(JOB, HOST, [ran, out], global_batch=256, most=99)
+    assert (before.too_large, after.too_large > 0) == (0, True)
+    assert choice not in [one.choice for one in after.plans]
+    assert (RAN_OUT_WARNING in before.warnings, RAN_OUT_WARNING in after.warnings) == (False, True)
+    for plan in after.plans:
+        warnings = _answer(estimator, plan, HOST, seen=[ran, out]).warnings
+        # Recomputed more it is another job, of which nothing is observed.
+        assert plan.choice.checkpointing > plain or RAN_OUT_WARNING not in warnings
 
 
 def test_observed_steps_count_in_a_search_as_they_do_in_answers(

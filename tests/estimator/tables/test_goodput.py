@@ -136,6 +136,29 @@ def test_what_ran_out_lets_smaller_batches_fit_alone(estimator: Estimator) -> No
     assert estimator.estimate(asked, parse_placement("4xA10"), (seen,)).memory.fits
 
 
+@pytest.mark.parametrize("placement", ["T4", "A10", "8xA10"])
+def test_gradients_that_wait_for_further_micro_batches_take_their_room(
+    estimator: Estimator, placement: str
+) -> None:
+    # 0.6 billion parameters, whose gradients lie there from the second micro-batch on.
+    kwargs = {"num_layers": 12, "hidden_size": 2048, "num_heads": 16, "vocab_size": 8192}
+    job = replace(TEXT, model_kwargs=kwargs, batch_size=1, adaptation=_adaptation(1e7, 8, 4096))
+    _, best = _best(estimator, job, placement)
+    assert best.accumulation_steps > 1
+    asked = replace(job, batch_size=best.batch_size, accumulation_steps=best.accumulation_steps)
+    assert estimator.estimate(asked, parse_placement(placement)).memory.fits
+
+
+def test_the_best_batch_fits_beside_other_jobs(estimator: Estimator) -> None:
+    job = replace(IMAGES, adaptation=_adaptation(1e7, 64, 2**16))
+    neighbour = {"model": "timm/resnet18", "mode": "training", "batch_size": 200}
+    beside = {"nodes": [{"accelerator": "A10", "count": 1}], "shared_with": [neighbour]}
+    alone, shared = (_best(estimator, job, place)[1] for place in ("A10", beside))
+    assert shared.batch_size < alone.batch_size
+    asked = replace(job, batch_size=shared.batch_size, accumulation_steps=shared.accumulation_steps)
+    assert estimator.estimate(asked, parse_placement(beside)).memory.fits
+
+
 def test_steps_observed_at_other_batches_count_at_all_of_them(estimator: Estimator) -> None:
     place = parse_placement("4xA10")
     for batches in ((8,), (32, 256), (128,)):

@@ -67,13 +67,13 @@ def test_more_noise_pays_for_larger_batches_and_never_lowers_goodput() -> None:
 
 def test_accumulation_stands_in_for_memory() -> None:
     free = best_batch(_adaptation(1e6), 4, _steps)
-    tight = best_batch(_adaptation(1e6, most_samples=64), 4, _steps)
+    tight = best_batch(_adaptation(1e6, most_samples=(64, 64)), 4, _steps)
     assert tight.batch_size <= 64 and tight.accumulation_steps > 1
     assert tight.goodput <= free.goodput
 
 
 def test_every_candidate_is_within_the_bounds() -> None:
-    adaptation = _adaptation(1.0, batch_size_bounds=(100, 1000), most_samples=40)
+    adaptation = _adaptation(1.0, batch_size_bounds=(100, 1000), most_samples=(40, 40))
     batch, accumulation = candidates(adaptation, 3)
     total = batch * accumulation * 3
     assert total.min() >= 100 and total.max() <= 1000 and batch.max() <= 40
@@ -88,7 +88,7 @@ def test_every_candidate_is_within_the_bounds() -> None:
         {"initial_batch_size": 0},
         {"batch_size_bounds": (64, 32)},
         {"most_accumulation": 0},
-        {"most_samples": 0},
+        {"most_samples": (0, 0)},
     ],
 )
 def test_nonsense_is_refused(wrong: dict[str, object]) -> None:

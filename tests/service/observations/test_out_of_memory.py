@@ -11,9 +11,13 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from guarded_service import make_app
+from made_up_products import product_step
 from two_hosts import two_hosts
 from waiting import until
 
+from perfmodel.estimator import CapturedStep
+from perfmodel.estimator.single.analytical import AnalyticalModel
+from perfmodel.graph.job import Job
 from perfmodel.store.sql.connections import now
 from perfmodel.store.state import observations
 from service.schemas.state_bodies import ObservationsAnswer
@@ -178,6 +182,51 @@ def test_what_ran_wins(client: TestClient, job: dict[str, Any]) -> None:
     # Nor is the step crowded out, however often the cell ran out since.
     _observe(client, *(_ran_out(job, str(time)) for time in range(300)))
     assert _answers(client, job) == before
+
+
+def test_what_cannot_have_run_out_refuses_nothing(client: TestClient) -> None:
+    before = _answers(client, JOB)
+    small = _ran_out(JOB, placement="A100-SXM4-80GB", batch_size=1)
+    item = _post(client, "/v1/observations", [small])["observations"][0]
+    assert item["status"] == "quarantined"
+    assert "less than a 5th. Was the accelerator free" in item["reason"]
+    assert _answers(client, JOB) == before
+    # Whoever knows better takes it in; it then says what its own cell does, and nothing else.
+    path = "/v1/observations?key=killed"
+    assert client.patch(path, json={"state": "accepted"}).json() == {"changed": 1}
+    asked = {"job": {**JOB, "batch_size": 1}, "placement": "A100-SXM4-80GB"}
+    assert _post(client, "/v1/predict", asked)["memory"]["fits"] is False
+    said = [one["memory"] for one in map(json.loads, _answers(client, JOB)) if "memory" in one]
+    assert said == [one["memory"] for one in map(json.loads, before) if "memory" in one]
+
+
+def test_what_cannot_have_fitted_makes_nothing_fit(tmp_path: Path) -> None:
+    def wide(job: Job) -> CapturedStep:
+        return product_step(job.batch_size, 2**14, 2**14)
+
+    large = {**JOB, "batch_size": 2**23}
+    with TestClient(make_app(tmp_path, capture=wide)) as client:
+        before = _answers(client, large)
+        ran = _ran(client, large, "ran")
+        item = _post(client, "/v1/observations", [ran])["observations"][0]
+        assert item["status"] == "quarantined"
+        assert "more than 5 times as much" in item["reason"]
+        assert _answers(client, large) == before
+
+
+@pytest.mark.parametrize("placement", ["8xT4 tp=8", "T4 power=1"])
+def test_where_no_answer_can_be_given_nothing_ran_out(client: TestClient, placement: str) -> None:
+    stored = client.post("/v1/observations", json=[_ran_out(JOB, placement=placement)])
+    told = {"placement": placement, "batch_size": 64, "out_of_memory": True}
+    asked = client.post("/v1/predict", json={"job": JOB, "placement": "T4", "observations": [told]})
+    for refused in (stored, asked):
+        assert refused.status_code == 422
+        assert refused.json()["errors"][0]["pointer"].startswith("/observations/0/placement/p")
+
+
+def test_a_report_takes_no_prediction(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AnalyticalModel, "predict", lambda *_: pytest.fail("it was predicted"))
+    _observe(client, _ran_out(JOB), _ran_out(TYPE))
 
 
 def test_what_is_told_with_a_question_joins_what_is_stored(client: TestClient) -> None:

@@ -98,6 +98,16 @@ def test_filter_leaves_out_what_has_not_the_memory(client: TestClient) -> None:
     assert answer["Error"] == ""
 
 
+def test_filter_says_what_was_observed_to_run_out(client: TestClient) -> None:
+    job = {"job_type": "click-rates", "mode": "training", "batch_size": 64}
+    seen = {"job": job, "placement": "T4", "out_of_memory": True}
+    assert client.post("/v1/observations", json=[seen]).json()["accepted"] == 1
+    asked = extender_args(pod(json.dumps(job)), NODES)
+    answer = client.post(f"{PREFIX}/filter", json=asked).json()
+    assert answer["FailedNodes"] == {"n2": "observed OOM on 16 GiB"}
+    client.delete("/v1/observations?reporter=guest")
+
+
 def test_filter_by_names_leaves_out_the_same(client: TestClient) -> None:
     client.post(f"{PREFIX}/prioritize", json=extender_args(pod(), NODES))
     args = extender_args(pod(job_text("timm/wide", batch_size=8)), None, ["n1", "n2"])
