@@ -104,6 +104,9 @@ def _describe(builder: TraceBuilder, members: Mapping[str, Any]) -> None:
     for key, word in _VERSIONS.items():
         if key in members:
             builder.software[word] = version_text(word, members[key])
+    builder.trace_id = str(members.get("trace_id", ""))[:40]
+    # Newer traces count from a moment that they name, older ones from 1970 on.
+    builder.epoch_ns = _whole(members.get("baseTimeNanoseconds")) or 0
     distributed = members.get("distributedInfo")
     if isinstance(distributed, dict):
         builder.rank = _whole(distributed.get("rank"))
