@@ -93,6 +93,7 @@ FORMATS: Mapping[str, TraceFormat] = MappingProxyType(
 )
 
 
+_KNOWN = f"{', '.join(FORMATS)} (docs/traces.md)"
 _NCU = "Nsight Compute runs kernels one by one: record with Nsight Systems."
 #: Beginnings of files, and ends of names, of what is no trace or has to be exported, and to what.
 _INSTEAD = (
@@ -113,6 +114,8 @@ _INSTEAD = (
      "export_chrome_trace wrote."),
     (re.compile(rb"[^\n]{1,2000}\(\d+\): [^\n]{0,20000} \d+\r?\n"), (),
      "Stacks (export_stacks) are sums by line of source: give what export_chrome_trace wrote."),
+    (re.compile(rb"(?:\s*-[- ]*\r?\n)?\s*Name\b[^\n]{0,400}Self CPU %"), (),
+     "The table of key_averages() is for people: give what export_chrome_trace wrote."),
     (re.compile(rb"\s*(?:<!doctype html|<html)", re.IGNORECASE), (),
      "It is a page of the web: fetch the file itself, or give the trace that the page draws."),
     (re.compile(rb"\x80[\x02-\x05]"), (),
@@ -133,8 +136,10 @@ _INSTEAD = (
     (None, (".pftrace", ".perfetto-trace", ".proto"),
      "It does not begin as a trace for Perfetto does. Record it again."),
     (re.compile(rb"OTF2"), (".otf2", ".evt", ".def"),
-     "OTF2 is not read: it is a folder of files without the ids that join kernels to calls. Give "
-     "the database, CSV, JSON or pftrace of the same run (`rocprofv3 --output-format rocpd`)."),
+     "OTF2 is not read: it is a folder of files without the ids that join kernels to calls. Of a "
+     "run of rocprofv3 give its database (`rocpd convert -i FILE.db --output-format csv` makes a "
+     "table of it), or record it again with `--output-format rocpd` (csv, json and pftrace are "
+     "read as well)."),
     (None, (".ncu-rep",), _NCU),
     (re.compile(rb"\x28\xb5\x2f\xfd|\xfd7zXZ|BZh\d|7z\xbc\xaf"),
      (".zip", ".zst", ".xz", ".bz2", ".7z"),
@@ -156,7 +161,7 @@ def _read(path: Path, head: bytes, limits: TraceLimits) -> Trace:
     if found is None:
         raise InvalidTraceError(
             f"{path.name} is of no known trace format; it begins with {head[:60]!r}."
-            f"{_instead(head, path)} Known are: {', '.join(FORMATS)} (docs/traces.md)."
+            f"{_instead(head, path) or f' Known are: {_KNOWN}.'}"
         )
     trace = found.reader().read(path, limits)
     if not len(trace.operators) and not len(trace.kernels):
@@ -222,8 +227,7 @@ def _chosen(
             "meant; `perfmodel import trace` reads all of them."
         )
     raise InvalidTraceError(
-        f"{archive} holds {len(copies)} files and no trace among them. Known are: "
-        f"{', '.join(FORMATS)} (docs/traces.md)."
+        f"{archive} holds {len(copies)} files and no trace among them. Known are: {_KNOWN}."
     )
 
 

@@ -77,7 +77,8 @@ def _check(rows: KinetoRows, events: JsonEvents, name: str) -> None:
             f"{name} holds {rows.seen} events, none of them an operator or a kernel: "
             f"{rows.categories() or 'none has a category'}. It is no trace of torch.profiler, "
             "nothing was profiled, or another tool has rewritten it: give the file that "
-            "export_chrome_trace wrote."
+            "export_chrome_trace wrote, with a schedule in on_trace_ready: afterwards the next "
+            "cycle has begun."
         )
     if events.cut:
         builder.complete = False
