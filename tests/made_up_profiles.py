@@ -6,6 +6,7 @@ import io
 import json
 import sqlite3
 import tarfile
+import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,15 @@ def archive(members: Mapping[str, bytes], mode: str = "w:gz") -> bytes:
             member = tarfile.TarInfo(name)
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def zip_archive(members: Mapping[str | zipfile.ZipInfo, bytes]) -> bytes:
+    """Return a zip archive."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
     return packed.getvalue()
 
 

@@ -115,6 +115,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "asked.jsonl",
         "trace.json.gz",
         "rank0.json.gz",
+        "run.tar.gz",
+        "run.zip",
         "lambda_training.parquet",
     ):
         (found / name).touch()

@@ -102,13 +102,14 @@ def _lines(calls: Sequence[PredictedCall], command: str) -> Iterator[str]:
         "(operator, shapes, types) of a trace is one row; traced is the device time of its "
         "kernels, predicted what the installed model of kernels says, where it learned such "
         "kernels on several devices of the maker, else what that of steps says of the operator "
-        "alone, but of those that only move their operands no more than typical kernels take. "
+        "alone, but of those that only move or sum their operands no more than typical kernels "
+        "take, sums waiting once for their parts. "
         "Calls of 20 us and more stand apart: the model of steps expects a call to take several "
         "microseconds at least, and shorter ones take 1 to 5. Older "
         "traces count whole microseconds; calls below one are left out. Time over time sums all "
         "calls of a class. Not blind: that backward calls are asked as inference, as operators "
-        "alone were learned, which classes only move, and between what a launch by a device "
-        "lies, was chosen after a look at both."
+        "alone were learned, which classes only move, that sums wait once, and between what a "
+        "launch by a device lies, was chosen after a look at both; how long it takes was not."
     )
     yield ""
     groups: dict[tuple[str, str], list[PredictedCall]] = defaultdict(list)

@@ -15,9 +15,10 @@ from perfmodel.devices.aliases import mig_profile
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.cpu_facts import CPU_PREFIX
 from perfmodel.devices.spec import Kind
-from perfmodel.errors import InvalidInputError, UnknownAcceleratorError
+from perfmodel.errors import InvalidInputError, MeasurementError, UnknownAcceleratorError
 from perfmodel.graph.job import Job, stated_fields
 from perfmodel.graph.json_values import as_object, as_text, refuse_unknown
+from perfmodel.profilers.steps.arithmetic import refuse_quantised
 from perfmodel.store.campaigns import CampaignStore
 from perfmodel.store.campaigns.campaign_records import NewTask
 
@@ -65,8 +66,11 @@ def enter_campaign(
     Raises
     ------
     InvalidInputError
-        Nothing to measure, or more than :data:`~perfmodel.campaigns.policy.MOST_TASKS`.
+        Nothing to measure, more than :data:`~perfmodel.campaigns.policy.MOST_TASKS`, or a job
+        that no profiler measures.
     """
+    for number, job in enumerate(jobs):
+        _check_measurable(job, f"/jobs/{number}/precision")
     forms = [stated_fields(job) for job in jobs]
     once = {orjson.dumps(form, option=orjson.OPT_SORT_KEYS): form for form in forms}
     tasks = [
@@ -86,6 +90,13 @@ def enter_campaign(
         name, tasks, policy=stated, title=title, budget_s=policy.budget_s, caller=caller
     )
     return Entered(name=name, created=created)
+
+
+def _check_measurable(job: Job, pointer: str) -> None:
+    try:
+        refuse_quantised(job)
+    except MeasurementError as error:
+        raise InvalidInputError(f"{job.label}: {error.message}", pointer=pointer) from error
 
 
 def device_words(asked: Sequence[str], catalog: Catalog) -> list[str]:

@@ -13,6 +13,7 @@ from perfmodel.graph.job import Job, stated_fields
 from perfmodel.profilers.wire import key_of, workload_key
 from perfmodel.profilers.worker import Failure, Success
 from perfmodel.records import StepRecord
+from perfmodel.store.durable import records_in
 from perfmodel.store.profiles import ProfileStore
 
 
@@ -51,7 +52,7 @@ class RecordFolder:
 
     def add(self, job: Job, outcome: Success | Failure, *, threads: int) -> None:
         """Write what came of a job; when this returns, no crash can lose it."""
-        with self._disk():
+        with records_in(self.path):
             if isinstance(outcome, Success):
                 self._profiles.append(outcome.measurement, outcome.graph_json)
                 if self._held is not None:
@@ -72,7 +73,7 @@ class RecordFolder:
         """
         if not doubts or not self._profiles.has_journal(self._spec.name):
             return
-        with self._disk(), self._alone():
+        with records_in(self.path), self._alone():
             for key, reason in doubts.items():
                 if reason is not None:
                     self._profiles.doubt(self._spec.name, {key}, reason)
@@ -80,16 +81,6 @@ class RecordFolder:
 
     def _key(self, job: Job, threads: int) -> str:
         return workload_key(stated_fields(job), accelerator=self._spec.name, threads=threads)
-
-    @contextmanager
-    def _disk(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise StoreError(
-                f"{self.path} cannot be written: {error.strerror or error}. Free some space or "
-                "give another --out, and start the worker again: nothing finished is lost."
-            ) from error
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -69,6 +69,7 @@ class _Tally:
     counts: Counter[WorkEventKind] = field(default_factory=Counter)
     policies: dict[str, CampaignPolicy] = field(default_factory=dict)
     said_idle: bool = False
+    said_busy: bool = False
 
 
 class CampaignWorker:
@@ -292,6 +293,9 @@ class CampaignWorker:
                 time.sleep(min(1.0, self._options.poll_s))
 
     def _say_busy(self) -> None:
+        if self._tally.said_busy:
+            return
+        self._tally.said_busy = True
         text = f"{self._device.device} is held by another worker; this one takes turns with it"
         self._tell(WorkEvent(kind=WorkEventKind.DEVICE_BUSY, text=text))
 

@@ -265,7 +265,13 @@ class RejectedRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Imported:
-    """All that one import returned; shortages of memory have no time and stand apart."""
+    """All that one import returned; shortages of memory have no time and stand apart.
+
+    Parameters
+    ----------
+    notes : tuple of str
+        How records came about that several files tell of; a sentence each.
+    """
 
     steps: tuple[PublishedStep, ...] = ()
     kernels: tuple[PublishedKernel, ...] = ()
@@ -274,3 +280,4 @@ class Imported:
     loaders: tuple[PublishedLoader, ...] = ()
     shortages: tuple[PublishedShortage, ...] = ()
     rejected: tuple[RejectedRow, ...] = ()
+    notes: tuple[str, ...] = ()

@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
+from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidTraceError, StoreError
 from perfmodel.graph.job import Job
@@ -24,13 +26,22 @@ from perfmodel.importers.published import (
     PublishedStep,
     RejectedRow,
 )
+from perfmodel.importers.traced_runs import (
+    RankStep,
+    rank_step,
+    record_of,
+    runs_of,
+    told_of_runs,
+)
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.traces.analysis.explanation import (
     TraceExplanation,
     devices_that_ran,
     explain_trace,
+    listed_devices,
+    main_device,
 )
-from perfmodel.traces.formats.registry import read_trace
+from perfmodel.traces.formats.registry import read_traces
 from perfmodel.traces.trace import Trace
 
 _SOURCE = "traces"
@@ -51,11 +62,16 @@ class TracedJob:
         Where it ran, if on several accelerators.
     accelerator : AcceleratorSpec or None
         The device, where the trace does not name it.
+    accelerators : mapping of int to AcceleratorSpec
+        The same by the number that the trace gives the device, where several ran.
     """
 
     job: Job | None = None
     placement: Placement | None = None
     accelerator: AcceleratorSpec | None = None
+    accelerators: Mapping[int, AcceleratorSpec] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
 
 
 def read_trace_files(path: Path) -> Imported:
@@ -73,81 +89,126 @@ def read_trace_files(path: Path) -> Imported:
 
 
 def import_traces(files: Sequence[Path], told: TracedJob) -> Imported:
-    """Return the records of some traces of one job; a file that is refused is a rejected row."""
-    kernels: list[PublishedKernel] = []
-    steps: list[PublishedStep] = []
-    runs: list[dict[int | None, PublishedPlacement]] = []
-    rejected: list[RejectedRow] = []
-    read: dict[bytes, Path] = {}
+    """Return the records of some traces of one job; a file that is refused is a rejected row.
+
+    Each member of an archive is a file.
+    """
+    taken = _Taken(told)
     for file in files:
-        try:
-            found = _explained(file, told)
-        except InvalidTraceError as error:
-            rejected.append(RejectedRow(file=file.name, line=0, reason=error.message))
-            continue
-        fingerprint = _fingerprint(found.trace)
-        if fingerprint in read:
-            first = read[fingerprint].name
-            reason = f"it holds the same kernels at the same times as {first}"
-            rejected.append(RejectedRow(file=file.name, line=0, reason=reason))
-            continue
-        read[fingerprint] = file
-        if reason := _not_joined(found):
-            rejected.append(RejectedRow(file=file.name, line=0, reason=reason))
-        else:
-            kernels += _kernels(found, file, rejected)
-        if told.job is not None:
-            step = _step(found, told.job, told.placement, file, rejected)
-            if isinstance(step, PublishedStep):
-                steps.append(step)
-            elif step is not None:
-                _enter(runs, found.trace.rank, step)
-    return Imported(
-        kernels=tuple(kernels),
-        steps=tuple(steps),
-        placements=tuple(map(_of_one_run, runs)),
-        rejected=tuple(rejected),
-    )
+        for name, trace in read_traces(file):
+            try:
+                taken.take(name, trace)
+            except InvalidTraceError as error:
+                taken.reject(name, error.message)
+    return taken.imported()
 
 
-def _enter(
-    runs: list[dict[int | None, PublishedPlacement]], rank: int | None, step: PublishedPlacement
-) -> None:
-    """Put the step of a rank into the first run that lacks the rank; of an unknown one, alone."""
-    for run in runs:
-        if rank is not None and rank not in run and None not in run:
-            run[rank] = step
-            return
-    runs.append({rank: step})
+class _Taken:
+    """Records of the traces so far."""
 
+    def __init__(self, told: TracedJob) -> None:
+        self.told = told
+        self.kernels: list[PublishedKernel] = []
+        self.steps: list[PublishedStep] = []
+        self.ranks: list[RankStep] = []
+        self.rejected: list[RejectedRow] = []
+        self._first: dict[bytes, str] = {}
+        self._devices: set[int] = set()
 
-def _of_one_run(ranks: Mapping[int | None, PublishedPlacement]) -> PublishedPlacement:
-    """Return the record of a run of which several ranks were traced: they wait for each other."""
-    first = next(iter(ranks.values()))
-    return replace(first, step_time_s=statistics.median(one.step_time_s for one in ranks.values()))
+    def reject(self, file: str, reason: str) -> None:
+        self.rejected.append(RejectedRow(file=file, line=0, reason=reason))
 
+    def take(self, file: str, trace: Trace | InvalidTraceError) -> None:
+        """Take in the operators of a trace, by kind of device, and its step.
 
-def _explained(file: Path, told: TracedJob) -> TraceExplanation:
-    trace = read_trace(file)
-    if not trace.complete:
-        raise InvalidTraceError(
-            f"{file.name} ends too early, or lacks times of kernels: its sums are too small to be "
-            "learned from. `perfmodel trace` says which."
+        Raises
+        ------
+        InvalidTraceError
+            Nothing can be learned from it.
+        """
+        if isinstance(trace, InvalidTraceError):
+            raise trace
+        self._check(file, trace)
+        self._devices.update(*devices_that_ran(trace).values())
+        found = [
+            explain_trace(trace, accelerator=Catalog.default().get(name), devices=devices)
+            for name, devices in _kinds(file, trace, self.told).items()
+        ]
+        for one in found:
+            if reason := _not_joined(one):
+                self.reject(file, reason)
+            else:
+                self.kernels += _kernels(one, file, self.rejected)
+        self._take_step(file, found)
+
+    def imported(self) -> Imported:
+        runs = runs_of(self.ranks)
+        return Imported(
+            kernels=tuple(self.kernels),
+            steps=tuple(self.steps),
+            placements=tuple(map(record_of, runs)),
+            rejected=tuple(self.rejected),
+            notes=(*told_of_runs(runs), *self._absent()),
         )
-    found = explain_trace(trace, accelerator=told.accelerator)
-    if found.accelerator is None:
+
+    def _absent(self) -> Iterator[str]:
+        for number in sorted(set(self.told.accelerators) - self._devices):
+            yield f"No device {number} ran in these traces: what is said of it stands for nothing."
+
+    def _check(self, file: str, trace: Trace) -> None:
+        if not trace.complete:
+            raise InvalidTraceError(
+                f"{file} ends too early, or lacks times of kernels: its sums are too small to be "
+                "learned from. `perfmodel trace` says which."
+            )
+        if not len(trace.kernels):
+            raise InvalidTraceError(f"Nothing ran on a device in {file}.")
+        fingerprint = _fingerprint(trace)
+        if first := self._first.get(fingerprint):
+            raise InvalidTraceError(f"it holds the same kernels at the same times as {first}")
+        self._first[fingerprint] = file
+
+    def _take_step(self, file: str, found: Sequence[TraceExplanation]) -> None:
+        job, placement = self.told.job, self.told.placement
+        if job is None:
+            return
+        names = [one.accelerator.name for one in found if one.accelerator is not None]
+        if reason := _no_step(found[0], placement, names):
+            self.reject(file, f"its steps: {reason}")
+            return
+        step = _step(found[0], job, names[0], file)
+        if placement is None:
+            self.steps.append(step)
+        else:
+            self.ranks.append(rank_step(_on(placement, step), found[0].trace))
+
+
+def _kinds(file: str, trace: Trace, told: TracedJob) -> dict[str, tuple[int, ...] | None]:
+    """Return the accelerators that ran, with their devices; None stands for all.
+
+    Raises
+    ------
+    InvalidTraceError
+        Nothing tells what a device was, or what is told is of one kind and several ran.
+    """
+    ran = devices_that_ran(trace, told.accelerators)
+    untold = ran.pop("", ())
+    if told.accelerator is not None and len(ran) < 2:
+        return {told.accelerator.name: None}
+    if told.accelerator is not None:
         raise InvalidTraceError(
-            f"{file.name} does not say which accelerator of the catalogue it ran on; "
+            f"Devices of several kinds ran in {file}: {listed_devices(ran)}. --accelerator "
+            "NUMBER=NAME, once a device, says which is which; without it their names count."
+        )
+    if not ran and (main := main_device(trace)) is not None and main.accelerator:
+        return {main.accelerator: None}
+    if not ran or (told_apart := [one for one in untold if one >= 0 or len(ran) > 1]):
+        which = f"device {told_apart[0]}" if ran else "it"
+        raise InvalidTraceError(
+            f"{file} does not say which accelerator of the catalogue {which} ran on; "
             "--accelerator NAME does."
         )
-    if len(kinds := devices_that_ran(trace)) > 1:
-        raise InvalidTraceError(
-            f"Devices of several kinds ran in {file.name}: {', '.join(kinds)}. Which ran what is "
-            "not kept; record each alone."
-        )
-    if not len(trace.kernels):
-        raise InvalidTraceError(f"Nothing ran on a device in {file.name}.")
-    return found
+    return dict(ran) if len(ran) > 1 else dict.fromkeys(ran)
 
 
 def _fingerprint(trace: Trace) -> bytes:
@@ -170,24 +231,22 @@ def _not_joined(found: TraceExplanation) -> str:
 
 
 def _kernels(
-    found: TraceExplanation, file: Path, rejected: list[RejectedRow]
+    found: TraceExplanation, file: str, rejected: list[RejectedRow]
 ) -> Iterator[PublishedKernel]:
     assert found.accelerator is not None
-    origin = Origin(source=_SOURCE, licence=_LICENCE, file=file.name)
+    origin = Origin(source=_SOURCE, licence=_LICENCE, file=file)
     for one in found.operators:
         operator = one.operator
         try:
             op, dtype, shape = traced_call(one)
         except UnnamedCallError as error:
-            rejected.append(
-                RejectedRow(file=file.name, line=0, reason=f"{operator.name[:80]}: {error}")
-            )
+            rejected.append(RejectedRow(file=file, line=0, reason=f"{operator.name[:80]}: {error}"))
             continue
         if operator.time_s <= 0:
             continue
         if one.beyond_peak:
             reason = f"{operator.name[:80]}: it computed more than a {found.accelerator.name} can"
-            rejected.append(RejectedRow(file=file.name, line=0, reason=reason))
+            rejected.append(RejectedRow(file=file, line=0, reason=reason))
             continue
         yield PublishedKernel(
             op=op,
@@ -200,51 +259,57 @@ def _kernels(
         )
 
 
-def _step(
-    found: TraceExplanation,
-    job: Job,
-    placement: Placement | None,
-    file: Path,
-    rejected: list[RejectedRow],
-) -> PublishedStep | PublishedPlacement | None:
+def _step(found: TraceExplanation, job: Job, accelerator: str, file: str) -> PublishedStep:
     times_s = [one.duration_s for one in found.steps.windows]
-    reason = _no_step(found, placement)
-    if reason or not times_s:
-        rejected.append(RejectedRow(file=file.name, line=0, reason=f"its steps: {reason}"))
-        return None
-    assert found.accelerator is not None
-    origin = Origin(source=_SOURCE, licence=_LICENCE, file=file.name)
     step_time_s = statistics.median(times_s)
-    if placement is not None:
-        return PublishedPlacement(
-            job=job,
-            job_type=job.label,
-            batch_size=job.batch_size,
-            placement=placement,
-            step_time_s=step_time_s,
-            origin=origin,
-        )
     return PublishedStep(
         job=job,
-        accelerator=found.accelerator.name,
+        accelerator=accelerator,
         samples_per_second=job.batch_size * job.accumulation_steps / step_time_s,
-        origin=origin,
+        origin=Origin(source=_SOURCE, licence=_LICENCE, file=file),
         repeats=len(times_s),
         spread=(max(times_s) - min(times_s)) / step_time_s,
     )
 
 
-def _no_step(found: TraceExplanation, placement: Placement | None) -> str:
+def _on(placement: Placement, step: PublishedStep) -> PublishedPlacement:
+    """Return the step of one rank as that of the placement on which it ran."""
+    return PublishedPlacement(
+        job=step.job,
+        job_type=step.job.label,
+        batch_size=step.job.batch_size,
+        placement=placement,
+        step_time_s=step.step_time_s,
+        origin=step.origin,
+    )
+
+
+def _no_step(found: TraceExplanation, placement: Placement | None, ran: Sequence[str]) -> str:
     """Return why the steps of a trace are no record; empty where they are one."""
     if found.steps.found == "whole":
         return "the trace marks none, and none was found"
     if found.steps.found == "repetition" and _not_joined(found):
         return "kernels repeat, but so do layers, and no operators tell which it is"
-    world = found.trace.world_size or 1
     if found.steps.step_time_s <= 0:
         return "their marks leave no time between them"
+    return _elsewhere(found.trace.world_size or 1, placement, ran)
+
+
+def _elsewhere(world: int, placement: Placement | None, ran: Sequence[str]) -> str:
+    """Return why a step did not run where it is said to; empty where it may have."""
     if placement is None and world > 1:
         return f"it is one of {world} ranks; --on PLACEMENT says where they ran"
-    if placement is not None and placement.accelerator_count < world:
+    if placement is None and len(ran) > 1:
+        return f"{' and '.join(ran)} ran in it; --on PLACEMENT says where"
+    if placement is None:
+        return ""
+    if placement.accelerator_count < world:
         return f"it is one of {world} ranks, more than the placement has accelerators"
+    catalog = Catalog.default()
+    named = {catalog.canonical_name(node.accelerator) for node in placement.nodes}
+    if others := sorted(set(ran) - named):
+        return (
+            f"it ran on {', '.join(others)}, and the placement has {', '.join(sorted(named))}; "
+            "--accelerator NAME says what it was"
+        )
     return ""

@@ -99,9 +99,13 @@ def _file_name(plain: object) -> str:
 def _entries(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield each entry with the place where it stands."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"Cannot read the job list {path}: {error}.") from error
+        # Editors of Windows write a byte order mark.
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InvalidInputError(f"Cannot read the job list {path}: {reason}.") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"The job list {path} is no text in UTF-8.") from error
     yield from (_of_grid if path.suffix == ".toml" else _of_lines)(text, path)
 
 

@@ -255,7 +255,7 @@ def _result(
         capacity = error.capacity_bytes
         return _failed("out_of_memory", str(error), capacity_bytes=capacity)
     except PerfModelError as error:
-        return _failed("error", f"{type(error).__name__}: {error}")
+        return _failed("error", str(error))
     except Exception as error:  # a model's own code may raise anything
         tail = traceback.format_exc()[-_TAIL_CHARACTERS:]
         return _failed("error", f"{type(error).__name__}: {error}\n{tail}")

@@ -9,6 +9,26 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from perfmodel.errors import StoreError
+
+
+@contextmanager
+def records_in(folder: Path | str) -> Iterator[None]:
+    """Say of a folder of records why it cannot be written.
+
+    Raises
+    ------
+    StoreError
+        The disk is full or fails, or the folder is another's.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{folder} cannot be written: {error.strerror or error}. Free some space or give "
+            "another --out, and start again: nothing finished is lost."
+        ) from error
+
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:

@@ -29,6 +29,7 @@ _CODES = {
     "name": "i", "thread": "i", "parent": "i", "arguments": "i", "phase": "b",
     "device": "i", "stream": "i", "kind": "b", "operator": "i", "graph": "b",
 }  # fmt: skip
+_YEAR_2001_NS = 10**18
 
 
 class TraceBuilder:
@@ -54,6 +55,9 @@ class TraceBuilder:
         self.notes: list[str] = []
         self.rank: int | None = None
         self.world_size: int | None = None
+        self.trace_id = ""
+        #: Unix time of the moment that times are counted from, as far as the format tells.
+        self.epoch_ns = 0
         self.complete = True
         #: What :meth:`build` subtracts from all times: the earliest of them.
         self.origin_ns = 0
@@ -182,6 +186,8 @@ class TraceBuilder:
             software=MappingProxyType(dict(self.software)),
             rank=self.rank,
             world_size=self.world_size,
+            trace_id=self.trace_id,
+            begun_ns=_unix_time(self.epoch_ns + self.origin_ns),
             complete=self.complete,
             notes=tuple(self.notes),
         )
@@ -233,6 +239,11 @@ def check_times(name: str, start_ns: int, duration_ns: int) -> None:
                 f"{name[:200]!r} has a {what} of {value} ns; expected one from 0 to 2^62. The "
                 "clock jumped while the trace was taken, or the file is damaged: take it again."
             )
+
+
+def _unix_time(moment_ns: int) -> int | None:
+    """Return a moment that is one since 2001; clocks that start with their machine show less."""
+    return moment_ns if _YEAR_2001_NS <= moment_ns < LATEST_NS else None
 
 
 def _empty(columns: type[Operators] | type[Kernels]) -> dict[str, array[int]]:

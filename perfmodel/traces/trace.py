@@ -224,6 +224,11 @@ class Trace:
         Versions: ``cuda``, ``hip``, ``driver``, ``torch``, ``tensorrt``, ... as far as told.
     rank, world_size : int or None
         Of a job of several processes.
+    trace_id : str
+        What the profiler calls the recording; ``""`` untold. Ranks that were recorded together may
+        share it.
+    begun_ns : int or None
+        Unix time at which the trace starts; None where its clock counts from another moment.
     names : tuple of str
         Table of names; ``aten::addmm``, kernel names as the compiler mangles them not.
     steps : tuple of TracedStep
@@ -245,6 +250,8 @@ class Trace:
     software: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     rank: int | None = None
     world_size: int | None = None
+    trace_id: str = ""
+    begun_ns: int | None = None
     complete: bool = True
     notes: tuple[str, ...] = ()
 
@@ -256,6 +263,13 @@ class Trace:
         """Return the arguments of a call on the host, or None where the trace keeps none."""
         position = int(self.operators.arguments[row])
         return None if position < 0 else self.arguments[position]
+
+    @property
+    def span_ns(self) -> int:
+        """From the start of the trace to the last end that it tells."""
+        operators, kernels = self.operators, self.kernels
+        ends = (kernels.end_ns, operators.start_ns + np.maximum(operators.duration_ns, 0))
+        return max(int(column.max(initial=0)) for column in ends)
 
     def device(self, index: int) -> TracedDevice | None:
         """Return the device that the trace counts by a number, or None where it tells none."""

@@ -147,6 +147,9 @@ def test_two_workers_on_one_device_take_turns_and_say_so(world: CampaignWorld) -
         assert len(world.events) == 1
     thread.join(PATIENCE_S)
     assert world.events[-1].kind is WorkEventKind.FINISHED
+    # It takes turns until its end, and has said so.
+    worker._say_busy()
+    assert [event.kind for event in world.events].count(WorkEventKind.DEVICE_BUSY) == 1
 
 
 def test_a_campaign_needs_something_to_measure(world: CampaignWorld) -> None:

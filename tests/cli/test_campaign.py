@@ -92,12 +92,27 @@ def test_a_budget_makes_the_order_adaptive_unless_another_is_said(
         (("work", "nosuch"), "no campaign 'nosuch' in the database"),
         (("create", "timm/resnet50", "--batch-size", "0"), "batch_size must be a whole number"),
         (("create", "zoo/nosuch"), "Unknown model 'zoo/nosuch'"),
+        (("create", "zoo/mlp", "--precision", "fp8"), "zoo/mlp: No profiler quantises"),
     ],
 )
 def test_what_cannot_be_done_is_said(database: str, args: tuple[str, ...], says: str) -> None:
     refused = _run(*args, "--database", database)
     assert refused.exit_code == 2
     assert says in refused.stderr
+
+
+def test_workloads_that_are_listed_twice_are_said(database: str, tmp_path: Path) -> None:
+    path = tmp_path / "jobs.jsonl"
+    path.write_text('{"model": "zoo/mlp"}\n' * 3)
+    made = _run("create", path, "--database", database)
+    assert "2 of the listed workloads repeat others" in made.stderr
+    assert "1 workloads wait" in made.stderr
+
+
+def test_jobs_that_are_asked_about_need_not_be_measured(database: str, tmp_path: Path) -> None:
+    path = tmp_path / "asked.jsonl"
+    path.write_text('{"model": "zoo/mlp", "precision": "fp8"}')
+    _created("zoo/mlp", "--for", str(path), "--database", database, "--budget", "60")
 
 
 def test_devices_are_called_as_workers_call_them(database: str, jobs: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import made_traces as made
 import pytest
 from click.testing import CliRunner, Result
+from made_up_profiles import zip_archive
 
 from perfmodel.cli import cli
 
@@ -84,6 +85,9 @@ def test_ranks_need_their_placement(tmp_path: Path) -> None:
     [
         (["--batch-size", "8"], "Say which job ran"),
         (["--accelerator", "H1000"], "Unknown accelerator"),
+        (["--accelerator", "0=T4", "--accelerator", "0=H100"], "once a device"),
+        (["--accelerator", "T4", "--accelerator", "H100"], "one NAME for all"),
+        (["--accelerator", "0="], "takes one NAME"),
     ],
 )
 def test_what_is_told_must_make_sense(trace: Path, options: list[str], reason: str) -> None:
@@ -104,3 +108,36 @@ def test_a_cut_trace_is_explained_and_not_imported(trace: Path, tmp_path: Path) 
     imported = json.loads(_run("import", "trace", str(cut), "--json", code=4).stdout)
     assert imported["records"]["kernels"] == 0
     assert any("ends too early" in reason for reason in imported["rejected"])
+
+
+def test_one_device_is_looked_at_alone(tmp_path: Path) -> None:
+    on_other = [made.launch(99, 1094.0), made.kernel("volta_sgemm", 99, 1095.0, 40.0, device=1)]
+    events = [*made.training_events(), *on_other]
+    path = made.write_trace(
+        tmp_path / "t.json", events, deviceProperties=[made.H100, {"id": 1, "name": "Tesla T4"}]
+    )
+    both = json.loads(_run("trace", str(path), "--no-predict", "--json").stdout)
+    assert any("T4 as device 1" in note and "--device NUMBER" in note for note in both["notes"])
+    alone = json.loads(_run("trace", str(path), "--no-predict", "--json", "--device", "1").stdout)
+    assert (alone["accelerator"], alone["device_time_s"]) == ("T4", pytest.approx(40e-6))
+    assert [one["device"] for one in alone["device_times"]] == [1]
+    absent = _run("trace", str(path), "--no-predict", "--device", "7", code=2)
+    assert "Nothing ran on device 7; what ran did so on 0, 1." in absent.stderr
+
+
+def test_the_member_of_an_archive_is_named(trace: Path, tmp_path: Path) -> None:
+    other = made.write_trace(tmp_path / "other.json", made.training_events(1))
+    path = tmp_path / "run.zip"
+    path.write_bytes(zip_archive({"a/0.json.gz": trace.read_bytes(), "1.json": other.read_bytes()}))
+    assert "--member NAME" in _run("trace", str(path), code=2).stderr
+    shown = _run("trace", str(path), "--no-predict", "--member", "a/0.json.gz").stdout
+    assert "2 (marked)" in shown
+
+
+def test_what_was_told_of_a_device_and_did_not_count_is_said(trace: Path) -> None:
+    told = ("--accelerator", "0=A100-SXM4-80GB", "--accelerator", "3=T4")
+    assert (
+        "Note: No device 3 ran in these traces" in _run("import", "trace", str(trace), *told).stdout
+    )
+    found = json.loads(_run("import", "trace", str(trace), *told, "--json").stdout)
+    assert found["devices"] == {"kernels": {"A100-SXM4-80GB": 2}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import made_traces as made
 import pytest
@@ -14,6 +15,7 @@ from perfmodel.errors import StoreError
 from perfmodel.features.kernels.kernel_work import kernel_work
 from perfmodel.graph.job import Job
 from perfmodel.importers.kernels.traced_calls import UnnamedCallError, traced_call
+from perfmodel.importers.published import Imported
 from perfmodel.importers.trace_files import TracedJob, import_traces, read_trace_files
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.traces.analysis.operator_work import priced_operators
@@ -166,13 +168,61 @@ def test_calls_that_computed_more_than_the_device_can_are_no_records(tmp_path: P
     assert found.rejected[0].reason == "aten::mm: it computed more than a H100-SXM5-80GB can"
 
 
-def test_what_devices_of_several_kinds_ran_is_no_record(tmp_path: Path) -> None:
-    events = [*made.training_events(1), made.kernel("gemm", 99, 1050.0, 5.0, device=1)]
-    devices = [made.H100, {"id": 1, "name": "Tesla T4"}]
-    path = made.write_trace(tmp_path / "trace.json", events, deviceProperties=devices)
-    found = import_traces([path], TracedJob())
+SHAPES = {"Input_Dims": [[8, 16], [16, 32]], "Input_type": ["float", "float"]}
+#: Products of 10 and 20 us on one device, and of 40 us on another.
+ON_TWO = [
+    *made.training_events(1),
+    made.call("aten::mm", 1091.0, 6.0, **SHAPES),
+    made.launch(99, 1093.0),
+    made.kernel("volta_sgemm", 99, 1095.0, 40.0, device=1),
+]
+TWO = [made.H100, {"id": 1, "name": "Tesla T4"}]
+
+
+def _times_us(imported: Imported) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for record in imported.kernels:
+        found.setdefault(record.accelerator, []).append(round(1e6 * record.time_s, 3))
+    return found
+
+
+def test_what_each_of_several_kinds_of_devices_ran_is_a_record_of_that_kind(tmp_path: Path) -> None:
+    path = made.write_trace(tmp_path / "trace.json", ON_TWO, deviceProperties=TWO)
+    found = _times_us(import_traces([path], TracedJob()))
+    assert found == {"H100-SXM5-80GB": [20.0, 10.0], "T4": [40.0]}
+
+
+def test_devices_without_names_are_told_by_their_numbers(tmp_path: Path) -> None:
+    path = made.write_trace(tmp_path / "trace.json", ON_TWO, deviceProperties=[])
+    catalog = Catalog.default()
+    told = {0: catalog.get("A100-SXM4-80GB"), 1: catalog.get("V100-SXM2-16GB")}
+    found = _times_us(import_traces([path], TracedJob(accelerators=told)))
+    assert found == {"A100-SXM4-80GB": [20.0, 10.0], "V100-SXM2-16GB": [40.0]}
+    # Of what is left untold nothing is guessed.
+    del told[1]
+    found_part = import_traces([path], TracedJob(accelerators=told))
+    assert not found_part.kernels
+    assert "which accelerator of the catalogue device 1 ran on" in found_part.rejected[0].reason
+
+
+def test_one_name_for_devices_of_several_kinds_is_refused(tmp_path: Path) -> None:
+    path = made.write_trace(tmp_path / "trace.json", ON_TWO, deviceProperties=TWO)
+    told = TracedJob(accelerator=Catalog.default().get("A100-SXM4-80GB"))
+    found = import_traces([path], told)
     assert not found.kernels
-    assert "H100-SXM5-80GB, T4" in found.rejected[0].reason
+    assert "T4 as device 1" in found.rejected[0].reason
+
+
+def test_a_step_on_several_kinds_of_devices_needs_its_placement(tmp_path: Path) -> None:
+    events = [*ON_TWO, made.step_mark(2, 1140.0, 100.0)]
+    path = made.write_trace(tmp_path / "trace.json", events, deviceProperties=TWO)
+    job = Job(model="zoo/mlp", batch_size=8)
+    alone = import_traces([path], TracedJob(job=job))
+    assert not alone.steps
+    assert any("--on PLACEMENT says where" in row.reason for row in alone.rejected)
+    on_both = parse_placement("1xH100-SXM5-80GB+1xT4")
+    (step,) = import_traces([path], TracedJob(job=job, placement=on_both)).placements
+    assert step.placement == on_both
 
 
 def test_steps_without_time_between_their_marks_are_no_record(tmp_path: Path) -> None:
@@ -185,19 +235,75 @@ def test_steps_without_time_between_their_marks_are_no_record(tmp_path: Path) ->
     assert any("no time between" in row.reason for row in found.rejected)
 
 
+RUN = TracedJob(
+    job=Job(model="zoo/mlp", batch_size=8), placement=parse_placement("3xH100-SXM5-80GB")
+)
+_NOON_NS = 1_750_000_000 * 10**9
+
+
+def _rank(folder: Path, rank: int, period_us: float, **members: Any) -> Path:
+    """Write the trace of a rank whose steps take as long as is said."""
+    events = [*made.training_step(1, 1000.0), *made.training_step(2, 1000.0 + period_us)]
+    marks = [e | {"dur": period_us} if "Profiler" in e["name"] else e for e in events]
+    told = {"rank": rank, "world_size": 3, **members.pop("info", {})}
+    path = folder / f"{len(list(folder.iterdir()))}.json"
+    return made.write_trace(path, marks, distributedInfo=told, **members)
+
+
+def _steps_us(imported: Imported) -> list[float]:
+    return [pytest.approx(1e6 * one.step_time_s) for one in imported.placements]
+
+
 def test_ranks_of_one_run_are_one_record(tmp_path: Path) -> None:
-    files = []
     # Steps of 100, 110 and 130 us: ranks 0 to 2 of one run; rank 0 once more is another run.
-    for number, (rank, period) in enumerate(((0, 100.0), (1, 110.0), (2, 130.0), (0, 150.0))):
-        events = [*made.training_step(1, 1000.0), *made.training_step(2, 1000.0 + period)]
-        marks = [e | {"dur": period} if "Profiler" in e["name"] else e for e in events]
-        path = tmp_path / f"{number}.json"
-        told = {"rank": rank, "world_size": 3}
-        files.append(made.write_trace(path, marks, distributedInfo=told))
-    found = import_traces(
-        files,
-        TracedJob(
-            job=Job(model="zoo/mlp", batch_size=8), placement=parse_placement("3xH100-SXM5-80GB")
-        ),
+    ranks = ((0, 100.0), (1, 110.0), (2, 130.0), (0, 150.0))
+    found = import_traces([_rank(tmp_path, *rank) for rank in ranks], RUN)
+    assert _steps_us(found) == [110.0, 150.0]
+    assert found.notes == (
+        "One run, whose record is the median of its ranks: 0.json (rank 0), 1.json (rank 1), "
+        "2.json (rank 2), with steps of 0.1 to 0.13 ms.",
+        "A run of its own: 3.json (rank 0), since rank 0 is that of 0.json (rank 0) as well.",
     )
-    assert [one.step_time_s for one in found.placements] == pytest.approx([110e-6, 150e-6])
+
+
+def test_ranks_that_were_recorded_at_other_times_are_other_runs(tmp_path: Path) -> None:
+    """Two runs, named in any order, of which each lacks a rank that the other has."""
+    later = {"baseTimeNanoseconds": _NOON_NS + 600 * 10**9}
+    noon = {"baseTimeNanoseconds": _NOON_NS}
+    files = [
+        _rank(tmp_path, 0, 100.0, **noon), _rank(tmp_path, 1, 200.0, **later),
+        _rank(tmp_path, 2, 210.0, **later), _rank(tmp_path, 1, 120.0, **noon),
+    ]  # fmt: skip
+    found = import_traces(files, RUN)
+    assert _steps_us(found) == [110.0, 205.0]
+    # One id for all ranks says more than clocks of hosts do.
+    together = {"trace_id": "8F1B"}
+    files = [
+        _rank(tmp_path, 0, 100.0, **noon, **together),
+        _rank(tmp_path, 1, 200.0, **later, **together),
+    ]
+    assert _steps_us(import_traces(files, RUN)) == [150.0]
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        ({"info": {"world_size": 2}}, "it has 2 ranks and 0.json (rank 0) 3"),
+        ({"info": {"backend": "gloo"}}, "it ran collectives gloo and 0.json (rank 0) nccl"),
+        ({"cuda_runtime_version": 12080}, "it ran cuda 12.8 and 0.json (rank 0) 12.4"),
+    ],
+)
+def test_ranks_that_contradict_each_other_are_of_other_runs(
+    tmp_path: Path, other: dict[str, Any], reason: str
+) -> None:
+    first = _rank(tmp_path, 0, 100.0, info={"backend": "nccl"})
+    found = import_traces([first, _rank(tmp_path, 1, 200.0, **other)], RUN)
+    assert _steps_us(found) == [100.0, 200.0]
+    assert found.notes[-1] == f"A run of its own: 1.json (rank 1), since {reason}."
+
+
+def test_a_step_on_another_accelerator_than_the_placement_has_is_no_record(tmp_path: Path) -> None:
+    told = TracedJob(job=RUN.job, placement=parse_placement("3xA100-SXM4-80GB"))
+    found = import_traces([_rank(tmp_path, 0, 100.0)], told)
+    assert not found.placements
+    assert any("the placement has A100-SXM4-80GB" in row.reason for row in found.rejected)

@@ -45,10 +45,33 @@ hidden_size = 64
     assert jobs[4].compiler is Compiler.ONNXRUNTIME
 
 
+def test_the_list_in_the_documentation_is_one(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "campaigns.md"
+    path = tmp_path / "jobs.toml"
+    path.write_text(page.read_text().split("```toml\n")[1].split("```")[0])
+    assert len(read_jobs(path)) == 5
+
+
 def test_lines_hold_one_job_each(tmp_path: Path) -> None:
     path = tmp_path / "jobs.jsonl"
     path.write_text('{"model": "zoo/mlp", "batch_size": 3}\n\n{"model": "zoo/ncf"}\n')
     assert read_jobs(path) == [Job(model="zoo/mlp", batch_size=3), Job(model="zoo/ncf")]
+
+
+def test_a_byte_order_mark_is_no_part_of_a_list(tmp_path: Path) -> None:
+    for name, text in (("a.jsonl", '{"model": "zoo/mlp"}'),
+                       ("a.toml", '[[workloads]]\nmodel = "zoo/mlp"')):  # fmt: skip
+        (tmp_path / name).write_text(text, encoding="utf-8-sig")
+        assert len(read_jobs(tmp_path / name)) == 1
+
+
+def test_a_list_that_is_not_there_or_no_text_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"jobs\.toml: No such file or directory\.$"):
+        read_jobs(tmp_path / "jobs.toml")
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"model": "zoo/mlp"}', encoding="utf-16")
+    with pytest.raises(InvalidInputError, match="no text in UTF-8"):
+        read_jobs(path)
 
 
 @pytest.mark.parametrize(

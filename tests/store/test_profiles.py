@@ -1,6 +1,7 @@
 """The store of measurements: journal, compaction, damage."""
 
 import dataclasses
+import errno
 import hashlib
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from perfmodel.graph.canonical import to_json
 from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.profilers.wire import key_of
 from perfmodel.records import Measurement, OperatorRecord, Provenance, StepRecord
+from perfmodel.store import durable
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.store.profiles.profile_tables import ADDED_COLUMNS
 from perfmodel.types import Compiler, MemoryFormat, Mode, Phase, Precision, Role
@@ -271,3 +273,25 @@ def test_the_key_of_old_records_stays_and_another_execution_has_its_own() -> Non
     text = orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
     assert key_of(plain) == hashlib.sha256(text).hexdigest()[:32]
     assert key_of(dataclasses.replace(plain, execution="provider=cuda")) != key_of(plain)
+
+
+@pytest.mark.parametrize("kept", ["measurement", "failure", "table"])
+def test_a_full_disk_is_said_with_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str
+) -> None:
+    """Errors of writing bear no name of a file themselves."""
+    store = ProfileStore(tmp_path)
+    if kept == "table":
+        store.append(measurement_of(1), graph_of(1))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(durable, "_sync", full)
+    with pytest.raises(StoreError, match="cannot be written: No space left on device. Free some"):
+        if kept == "measurement":
+            store.append(measurement_of(1), graph_of(1))
+        elif kept == "failure":
+            store.append_failure("k", accelerator=DEVICE, failure={})
+        else:
+            store.compact()

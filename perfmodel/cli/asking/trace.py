@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--top", type=click.IntRange(1, 10_000), default=20, help="Operators at most.")
 @click.option("--step", type=int, help="Look at one step alone, counted from 0.")
+@click.option("--device", type=int, help="Look at one device alone, as the trace counts them.")
+@click.option("--member", metavar="NAME", help="Of an archive of several traces: which one.")
 @click.option("--accelerator", metavar="NAME", help="What ran, where the trace does not say.")
 @click.option("--no-predict", is_flag=True, help="Ask no model what it would have predicted.")
 @models_option
@@ -38,6 +40,8 @@ def command(
     file: Path,
     top: int,
     step: int | None,
+    device: int | None,
+    member: str | None,
     accelerator: str | None,
     no_predict: bool,
     models: Path,
@@ -58,7 +62,12 @@ def command(
     from perfmodel.traces.formats.registry import read_trace
 
     spec = Catalog.default().get(accelerator) if accelerator else None
-    found = explain_trace(read_trace(file), accelerator=spec, step=step)
+    found = explain_trace(
+        read_trace(file, member=member),
+        accelerator=spec,
+        step=step,
+        devices=None if device is None else (device,),
+    )
     compared = compared_operators(found, None if no_predict else models)
     if as_json:
         print_json(_form(found, compared, top))

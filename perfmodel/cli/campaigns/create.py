@@ -9,7 +9,7 @@ import click
 
 from perfmodel.cli.database import database_option, opened
 from perfmodel.cli.options import FiniteRange, job_options, output_options
-from perfmodel.cli.output import print_json
+from perfmodel.cli.output import print_json, tell
 from perfmodel.cli.subjects import jobs_of, parse_json
 from perfmodel.errors import InvalidInputError
 
@@ -119,6 +119,8 @@ def create(
         words = _words(accelerators, connections)
         entered = enter_campaign(campaigns, jobs, policy=policy, accelerators=words, title=title)
         total = campaigns.counts(entered.name).total
+    if repeated := len(jobs) * len(set(words)) - total:
+        tell(f"{repeated} of the listed workloads repeat others; each is measured once.")
     told = {"id": entered.name, "tasks": total, "created": entered.created}
     if as_json:
         print_json(told)

@@ -9,7 +9,7 @@ import click
 from perfmodel.cli.campaigns.campaign_names import found
 from perfmodel.cli.database import database_option, opened, url_of
 from perfmodel.cli.options import CommandT, debug_option
-from perfmodel.cli.output import print_json
+from perfmodel.cli.output import print_json, tell
 
 _workers_option = click.option(
     "--workers", type=click.IntRange(1, 10_000), default=1, show_default=True,
@@ -53,6 +53,8 @@ def slurm(
     asked = ClusterWorkers(
         campaign=name, database=_absolute(database), workers=workers, gpus=gpus, out=out
     )
+    if workers > 1:
+        _say_who_reaches(asked.database)
     click.echo(slurm_script(asked, options=options), nl=False)
 
 
@@ -93,6 +95,7 @@ def kubernetes(
     asked = ClusterWorkers(
         campaign=name, database=database, workers=workers, gpus=gpus, out="/profiles"
     )
+    _say_who_reaches(url_of(database))
     options = KubernetesOptions(
         image=image,
         claim=claim,
@@ -109,6 +112,15 @@ def _check(name: str, database: str) -> None:
         from perfmodel.store.campaigns import CampaignStore
 
         found(CampaignStore(connections), name)
+
+
+def _say_who_reaches(url: str) -> None:
+    """Say of a database in a file that workers elsewhere do not have it."""
+    if url.startswith("sqlite:"):
+        tell(
+            f"{url} is a file of this machine: workers on other hosts need "
+            "a PostgreSQL, which --database or PERFMODEL_DATABASE names."
+        )
 
 
 def _pair(label: str) -> tuple[str, str]:

@@ -12,13 +12,18 @@ import click
 
 from perfmodel.cli.failures import EXIT_FAILED
 from perfmodel.cli.options import FILE, FOLDER, job_options, output_options
-from perfmodel.cli.output import print_json, print_table
+from perfmodel.cli.output import print_json, print_table, printable
 from perfmodel.cli.subjects import job_of
 from perfmodel.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from perfmodel.importers.published import Imported
     from perfmodel.importers.registry import ImportFormat
+
+#: Of the number of a device at most.
+_DIGITS = 9
+#: That are printed, the most frequent first.
+_REASONS = 25
 
 
 def read_told_traces(paths: Sequence[Path], told: Mapping[str, Any]) -> Imported:
@@ -29,13 +34,12 @@ def read_told_traces(paths: Sequence[Path], told: Mapping[str, Any]) -> Imported
     InvalidInputError
         A setting of a job, or a placement, without the model.
     """
-    from perfmodel.devices.catalog import Catalog
     from perfmodel.importers.trace_files import TracedJob, import_traces
     from perfmodel.placement.topology.parse import parse_placement
 
     settings = dict(told)
     model = settings.pop("model")
-    placement, accelerator = settings.pop("placement"), settings.pop("accelerator")
+    placement, accelerators = settings.pop("placement"), settings.pop("accelerators")
     if model is None and (placement or any(v not in (None, ()) for v in settings.values())):
         raise InvalidInputError("Say which job ran: --model timm/resnet50, with its settings.")
     return import_traces(
@@ -43,9 +47,28 @@ def read_told_traces(paths: Sequence[Path], told: Mapping[str, Any]) -> Imported
         TracedJob(
             job=None if model is None else job_of({"model": model}, settings),
             placement=None if placement is None else parse_placement(placement),
-            accelerator=Catalog.default().get(accelerator) if accelerator else None,
+            **_told_devices(accelerators),
         ),
     )
+
+
+def _told_devices(stated: Sequence[str]) -> dict[str, Any]:
+    """Return what ``--accelerator`` says: of all devices NAME, or NUMBER=NAME of each."""
+    from perfmodel.devices.catalog import Catalog
+
+    catalog = Catalog.default()
+    if len(stated) == 1 and "=" not in stated[0]:
+        return {"accelerator": catalog.get(stated[0])}
+    found = {}
+    for one in stated:
+        number, _, name = one.partition("=")
+        if not name or not number.isdecimal() or len(number) > _DIGITS or int(number) in found:
+            raise InvalidInputError(
+                "--accelerator takes one NAME for all devices of the traces, or NUMBER=NAME once a "
+                f"device (0=H100-SXM5-80GB); got {', '.join(map(repr, stated))}."
+            )
+        found[int(number)] = catalog.get(name)
+    return {"accelerators": found}
 
 
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
@@ -82,7 +105,13 @@ class ImportCommand(click.Command):
 )
 @click.option("--model", help="Of traces: what ran, so that its steps become records.")
 @click.option("--on", "placement", metavar="PLACEMENT", help="Of traces: where several ranks ran.")
-@click.option("--accelerator", metavar="NAME", help="Of traces that do not name their device.")
+@click.option(
+    "--accelerator",
+    "accelerators",
+    metavar="[NUMBER=]NAME",
+    multiple=True,
+    help="Of traces: what their device is, or, once a device, what the one of that number is.",
+)
 @job_options
 @output_options
 def command(
@@ -116,6 +145,7 @@ def command(
     if rejected:
         write_rejected(rejected, imported.rejected)
     summary = _summary(chosen, where, imported)
+    summary["notes"] = list(imported.notes)
     summary["written"] = {kind: str(file) for kind, file in written.items()}
     if as_json:
         print_json(summary)
@@ -172,6 +202,11 @@ def _print(summary: dict[str, Any]) -> None:
     if summary["rejected"]:
         click.echo(f"Left out: {sum(summary['rejected'].values())} rows.")
         reasons = [[str(number), why] for why, number in summary["rejected"].items()]
-        print_table(["rows", "reason"], reasons, right="rl")
+        print_table(["rows", "reason"], reasons[:_REASONS], right="rl")
+        if len(reasons) > _REASONS:
+            further = len(reasons) - _REASONS
+            click.echo(f"{further} further reasons; --rejected FILE and --json list all.")
+    for note in summary["notes"]:
+        click.echo(f"Note: {printable(note)}")
     for kind, file in summary["written"].items():
         click.echo(f"Wrote {kind} to {file}.")

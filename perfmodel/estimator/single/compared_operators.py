@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -17,19 +18,30 @@ from perfmodel.features.steps.step import Step
 from perfmodel.graph.cost.base import OpClass
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.workload import Workload
-from perfmodel.predictors.kernels.kernel_times import AnalyticalKernels, KernelModel
+from perfmodel.predictors.kernels.kernel_times import (
+    DEVICE_LAUNCH_RANGE_S,
+    LAUNCH_S,
+    AnalyticalKernels,
+    KernelModel,
+)
 from perfmodel.predictors.kernels.step_kernels import StepKernels, step_kernels
 from perfmodel.predictors.prediction import Prediction, StepModel
 from perfmodel.traces.analysis.explanation import TraceExplanation
 from perfmodel.traces.analysis.operator_work import PricedOperator
 from perfmodel.types import Basis, Mode, Precision
 
-#: Classes of which a kernel reads its operands once and writes its result. Sums along few rows
-#: and statistics wait for each other instead, on few cores.
-_MOVING = tuple(
-    OP_CLASSES.index(one)
-    for one in (OpClass.ELEMENTWISE, OpClass.CREATION, OpClass.MOVEMENT, OpClass.INDEXING)
-)
+#: Classes of which a kernel reads its operands once and writes its result, and how often its
+#: blocks wait for each other besides: a sum is one of parts, and then of what these came to.
+#: Statistics of norms wait longer than that, on few cores.
+_WAITS: Mapping[int, float] = MappingProxyType(
+    {
+        OP_CLASSES.index(one): waits
+        for one, waits in (
+            (OpClass.ELEMENTWISE, 0.0), (OpClass.CREATION, 0.0), (OpClass.MOVEMENT, 0.0),
+            (OpClass.INDEXING, 0.0), (OpClass.REDUCTION, 1.0),
+        )
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +64,8 @@ def predict_operators(
     ----------
     model : StepModel
         One without a joint predictor answers each call as a whole step, overhead included. Of
-        calls on a GPU that only move their operands its answer is no longer than such kernels
-        typically take: it holds the host, which takes longer to launch a short call.
+        calls on a GPU that only move or sum their operands its answer is no longer than such
+        kernels typically take: it holds the host, which takes longer to launch a short call.
     kernels : KernelModel or None
         Answers instead of it for what it has learned on several devices of the maker.
     """
@@ -76,12 +88,25 @@ def _by_kernels(
         return otherwise
     if found.carries_over[works].all():
         return _of_kernels(found, sketch, otherwise, Basis.EXTRAPOLATED, model.version)
-    if not np.isin(sketch.op_class[works], _MOVING).all():
+    if not np.isin(sketch.op_class[works], list(_WAITS)).all():
         return otherwise
     typical = AnalyticalKernels()
-    found = step_kernels(typical, sketch, device, precision)
+    found = _waiting(step_kernels(typical, sketch, device, precision), sketch)
     bound = _of_kernels(found, sketch, otherwise, Basis.ANALYTICAL, typical.version)
     return min(bound, otherwise, key=lambda one: one.time_s)
+
+
+def _waiting(found: StepKernels, sketch: StepSketch) -> StepKernels:
+    """Return kernels with the waits of their blocks, each as long as a device launches anew."""
+    waits = np.array([_WAITS.get(int(code), 0.0) for code in sketch.op_class])
+    waits[found.time_s <= 0] = 0.0
+    shortest_s, longest_s = DEVICE_LAUNCH_RANGE_S
+    return replace(
+        found,
+        time_s=found.time_s + LAUNCH_S * waits,
+        low_s=found.low_s + shortest_s * waits,
+        high_s=found.high_s + longest_s * waits,
+    )
 
 
 def _of_kernels(

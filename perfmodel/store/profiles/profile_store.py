@@ -18,7 +18,7 @@ from perfmodel.graph.canonical import from_json, to_json
 from perfmodel.graph.ir import Graph
 from perfmodel.profilers.wire import key_of
 from perfmodel.records import Measurement, OperatorRecord, StepRecord
-from perfmodel.store.durable import write_whole
+from perfmodel.store.durable import records_in, write_whole
 from perfmodel.store.profiles.journal import JournalEntry, entry_paths, read_entry, write_entry
 from perfmodel.store.profiles.profile_graphs import (
     all_graphs,
@@ -59,8 +59,9 @@ class ProfileStore:
         """Store a measurement durably; when this returns, no crash can lose it."""
         text = graph if isinstance(graph, str) else to_json(graph).decode()
         device = self._device(measurement.step.accelerator)
-        write_entry(device / "journal", measurement, text)
-        (device / "failures" / f"{key_of(measurement.step)}.json").unlink(missing_ok=True)
+        with records_in(self.folder):
+            write_entry(device / "journal", measurement, text)
+            (device / "failures" / f"{key_of(measurement.step)}.json").unlink(missing_ok=True)
 
     def append_failure(self, key: str, *, accelerator: str, failure: Mapping[str, Any]) -> None:
         """Store that a job could not be measured.
@@ -75,7 +76,8 @@ class ProfileStore:
         """
         path = self._device(accelerator) / "failures" / f"{key}.json"
         options = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
-        write_whole(path, orjson.dumps(dict(failure), option=options))
+        with records_in(self.folder):
+            write_whole(path, orjson.dumps(dict(failure), option=options))
 
     def finished_keys(self, accelerator: str, *, noisy: bool = True) -> set[str]:
         """Return the job keys of every readable measurement on an accelerator.
@@ -243,7 +245,8 @@ class ProfileStore:
         Raises
         ------
         StoreError
-            A damaged journal file; nothing of its device has been changed.
+            A damaged journal file; nothing of its device has been changed. Or the folder cannot be
+            written.
         """
         written: list[Path] = []
         for name in self.devices():
@@ -252,9 +255,10 @@ class ProfileStore:
             ready = (path for path in paths if keys is None or _key_of_file(path) in keys)
             entries = [read_entry(path) for path in ready]
             if entries:
-                written += self._write_tables(device, entries)
-                for entry in entries:
-                    entry.path.unlink()
+                with records_in(self.folder):
+                    written += self._write_tables(device, entries)
+                    for entry in entries:
+                        entry.path.unlink()
                 with suppress(OSError):  # others are still in it
                     (device / "journal").rmdir()
         return written

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -82,6 +83,7 @@ def explain_trace(
     *,
     accelerator: AcceleratorSpec | None = None,
     step: int | None = None,
+    devices: Collection[int] | None = None,
 ) -> TraceExplanation:
     """Say what a trace says: steps, where time went, operators with their work.
 
@@ -91,11 +93,13 @@ def explain_trace(
         What the user knows the device to be; None takes what the trace tells.
     step : int or None
         Position of the step to look at; None for all together.
+    devices : collection of int or None
+        Devices to look at, as the trace counts them; None for all together.
 
     Raises
     ------
     InvalidInputError
-        There is no such step.
+        There is no such step, or nothing ran on these devices.
     """
     steps = find_steps(trace)
     chosen = _chosen(steps, step)
@@ -103,13 +107,18 @@ def explain_trace(
     end_ns = steps.windows[chosen[-1]].end_ns if chosen else 0
     kernels = trace.kernels
     rows = np.flatnonzero(np.isin(steps.of_kernel, chosen) if chosen else kernels.duration_ns >= 0)
-    device = main_device(trace)
+    if devices is not None:
+        rows = rows[np.isin(kernels.device[rows], list(devices))]
+        _check_ran(trace, devices)
+    device = main_device(trace, devices)
     spec = accelerator or _specification(device, Catalog.default())
     if len(kernels):
         found = traced_operators(trace, rows)
     else:
         found = host_operators(trace, start_ns, end_ns)
     notes = [*trace.notes, *_notes(trace, device, steps, accelerator)]
+    if devices is None:
+        notes += _several_kinds(trace)
     if step is None and chosen:
         notes += _outside(steps, kernels)
     try:
@@ -127,44 +136,77 @@ def explain_trace(
         accelerator=spec,
         steps=steps,
         step_count=max(len(chosen), 1),
-        times=device_times(kernels, start_ns, end_ns) if chosen else (),
+        times=tuple(
+            one
+            for one in (device_times(kernels, start_ns, end_ns) if chosen else ())
+            if devices is None or one.device in devices
+        ),
         operators=priced,
         joined_share=share,
         notes=tuple(notes),
     )
 
 
-def devices_that_ran(trace: Trace) -> tuple[str, ...]:
-    """Return the accelerators of the catalogue that ran anything, the busiest first."""
+def devices_that_ran(
+    trace: Trace, told: Mapping[int, AcceleratorSpec] = MappingProxyType({})
+) -> dict[str, tuple[int, ...]]:
+    """Return the accelerators that ran anything with the numbers of their devices, busiest first.
+
+    Parameters
+    ----------
+    told : mapping of int to AcceleratorSpec
+        What the user knows devices to be.
+
+    Returns
+    -------
+    dict of str to tuple of int
+        ``""`` has the devices of which nobody tells what they are.
+    """
     kernels = trace.kernels
     numbers, position = np.unique(kernels.device, return_inverse=True)
     busy = np.bincount(position, weights=kernels.duration_ns, minlength=len(numbers))
-    described = [trace.device(int(numbers[i])) for i in np.argsort(-busy, kind="stable")]
-    return tuple(
-        dict.fromkeys(one.accelerator for one in described if one is not None and one.accelerator)
-    )
+    found: dict[str, tuple[int, ...]] = {}
+    for number in numbers[np.argsort(-busy, kind="stable")].tolist():
+        described = _described(trace, number)
+        name = (described.accelerator if described is not None else None) or ""
+        name = told[number].name if number in told else name
+        found[name] = (*found.get(name, ()), number)
+    return found
 
 
-def main_device(trace: Trace) -> TracedDevice | None:
-    """Return the device that ran most, as far as the trace describes it.
+def _check_ran(trace: Trace, devices: Collection[int]) -> None:
+    ran = np.unique(trace.kernels.device).tolist()
+    if not set(devices) & set(ran):
+        raise InvalidInputError(
+            f"Nothing ran on device {', '.join(map(str, devices))}; what ran did so on "
+            f"{', '.join(map(str, ran[:20])) or 'none'}."
+        )
 
-    Kernels of AMD devices are counted from another origin than the list of devices: where all
-    devices of a trace are alike, any of them describes the one that ran.
-    """
+
+def main_device(trace: Trace, devices: Collection[int] | None = None) -> TracedDevice | None:
+    """Return the device that ran most, of all or of some, as far as the trace describes it."""
     if not trace.devices:
         return None
     kernels = trace.kernels
     known = kernels.device >= 0
+    if devices is not None:
+        known &= np.isin(kernels.device, list(devices))
     if known.any():
         # Numbers of devices may be any; what a file says must not decide how much memory is taken.
         numbers, position = np.unique(kernels.device[known], return_inverse=True)
         busy = np.bincount(position, weights=kernels.duration_ns[known])
-        found = trace.device(int(numbers[np.argmax(busy)]))
-        if found is not None:
-            return found
-        if len({replace(one, index=0) for one in trace.devices}) > 1:
-            return None
+        return _described(trace, int(numbers[np.argmax(busy)]))
     return trace.devices[0]
+
+
+def _described(trace: Trace, number: int) -> TracedDevice | None:
+    """Return the device of a number.
+
+    Kernels of AMD devices are counted from another origin than the list of devices: where all
+    devices of a trace are alike, any of them describes the one that ran.
+    """
+    alike = len({replace(one, index=0) for one in trace.devices}) == 1
+    return trace.device(number) or (trace.devices[0] if alike else None)
 
 
 def _specification(device: TracedDevice | None, catalog: Catalog) -> AcceleratorSpec | None:
@@ -208,12 +250,6 @@ def _notes(
             f"The trace {_unknown(device)}: no roofline and no predictions. --accelerator NAME "
             "says which it was."
         )
-    kinds = devices_that_ran(trace)
-    if len(kinds) > 1:
-        found.append(
-            f"Devices of several kinds ran ({', '.join(kinds)}): rates and rooflines of operators "
-            "are as if all had run on the first of them. They are not imported."
-        )
     doubled = doubled_share(trace.kernels)
     if doubled > _DOUBLED:
         found.append(
@@ -225,6 +261,23 @@ def _notes(
     if not len(trace.kernels) and len(trace.operators):
         found.append("Nothing ran on a device: times are those of calls on the host.")
     return found
+
+
+def _several_kinds(trace: Trace) -> Sequence[str]:
+    kinds = {name: numbers for name, numbers in devices_that_ran(trace).items() if name}
+    if len(kinds) < 2:
+        return ()
+    return (
+        f"Devices of several kinds ran ({listed_devices(kinds)}): rates and rooflines of operators "
+        "are as if all had run on the first of them. --device NUMBER looks at one alone.",
+    )
+
+
+def listed_devices(kinds: Mapping[str, Sequence[int]]) -> str:
+    """Return accelerators with the numbers of their devices, for messages."""
+    return ", ".join(
+        f"{name} as device {' and '.join(map(str, numbers[:8]))}" for name, numbers in kinds.items()
+    )
 
 
 def _unknown(device: TracedDevice | None) -> str:

@@ -13,7 +13,7 @@ names of files say nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -21,11 +21,12 @@ from types import MappingProxyType
 from typing import Protocol, cast
 
 from perfmodel.errors import InvalidTraceError
+from perfmodel.traces.formats import archives
 from perfmodel.traces.formats.unpacking import HEAD_BYTES, read_head
 from perfmodel.traces.limits import DEFAULT_LIMITS, TraceLimits
 from perfmodel.traces.trace import Trace
 
-__all__ = ["FORMATS", "HEAD_BYTES", "TraceFormat", "TraceReader", "read_trace"]
+__all__ = ["FORMATS", "HEAD_BYTES", "TraceFormat", "TraceReader", "read_trace", "read_traces"]
 
 
 class TraceReader(Protocol):
@@ -61,6 +62,7 @@ class TraceFormat:
 
 #: Name, module and description of every format; the more particular stand first.
 _ALL = (
+    ("archive", "archives", "Tar (plain or gzipped) and zip archives of traces of any format."),
     ("kineto", "kineto.reader",
      "torch.profiler's Chrome trace (Kineto), NVIDIA and AMD; plain or gzipped."),
     ("onnxruntime", "onnxruntime_profile", "Profile of a session of ONNX Runtime (its JSON)."),
@@ -69,7 +71,6 @@ _ALL = (
     ("pytorch-execution-trace", "graphs.execution_trace",
      "JSON of torch.profiler.ExecutionTraceObserver: calls with shapes, mostly without times."),
     ("chakra", "graphs.chakra", "Chakra execution traces (.et in protobuf, or its JSON)."),
-    ("tar", "graphs.archives", "A tar archive with one execution trace in it, packed or not."),
     ("trtexec", "nvidia.trtexec",
      "trtexec --exportProfile, --exportTimes or --exportLayerInfo, with metadata beside them."),
     ("rocpd", "amd.rocpd", "rocprofv3's database (rocpd), what ROCm 7 writes by default."),
@@ -92,6 +93,7 @@ FORMATS: Mapping[str, TraceFormat] = MappingProxyType(
 )
 
 
+_KNOWN = f"{', '.join(FORMATS)} (docs/traces.md)"
 _NCU = "Nsight Compute runs kernels one by one: record with Nsight Systems."
 #: Beginnings of files, and ends of names, of what is no trace or has to be exported, and to what.
 _INSTEAD = (
@@ -112,6 +114,8 @@ _INSTEAD = (
      "export_chrome_trace wrote."),
     (re.compile(rb"[^\n]{1,2000}\(\d+\): [^\n]{0,20000} \d+\r?\n"), (),
      "Stacks (export_stacks) are sums by line of source: give what export_chrome_trace wrote."),
+    (re.compile(rb"(?:\s*-[- ]*\r?\n)?\s*Name\b[^\n]{0,400}Self CPU %"), (),
+     "The table of key_averages() is for people: give what export_chrome_trace wrote."),
     (re.compile(rb"\s*(?:<!doctype html|<html)", re.IGNORECASE), (),
      "It is a page of the web: fetch the file itself, or give the trace that the page draws."),
     (re.compile(rb"\x80[\x02-\x05]"), (),
@@ -132,11 +136,14 @@ _INSTEAD = (
     (None, (".pftrace", ".perfetto-trace", ".proto"),
      "It does not begin as a trace for Perfetto does. Record it again."),
     (re.compile(rb"OTF2"), (".otf2", ".evt", ".def"),
-     "OTF2 is not read: it is a folder of files without the ids that join kernels to calls. Give "
-     "the database, CSV, JSON or pftrace of the same run (`rocprofv3 --output-format rocpd`)."),
+     "OTF2 is not read: it is a folder of files without the ids that join kernels to calls. Of a "
+     "run of rocprofv3 give its database (`rocpd convert -i FILE.db --output-format csv` makes a "
+     "table of it), or record it again with `--output-format rocpd` (csv, json and pftrace are "
+     "read as well)."),
     (None, (".ncu-rep",), _NCU),
-    (re.compile(rb"PK\x03\x04|\x28\xb5\x2f\xfd|\xfd7zXZ|BZh\d|7z\xbc\xaf"),
-     (".zip", ".zst", ".xz", ".bz2", ".7z"), "Unpack it first; gzip is read as it is."),
+    (re.compile(rb"\x28\xb5\x2f\xfd|\xfd7zXZ|BZh\d|7z\xbc\xaf"),
+     (".zip", ".zst", ".xz", ".bz2", ".7z"),
+     "Unpack it first; gzip, and archives of tar and zip, are read as they are."),
 )  # fmt: skip
 
 
@@ -148,31 +155,103 @@ def _instead(head: bytes, path: Path) -> str:
     return ""
 
 
-def _told(file: str, read_as: TraceFormat, trace: Trace) -> Trace:
-    """Return a trace that tells of anything."""
+def _read(path: Path, head: bytes, limits: TraceLimits) -> Trace:
+    """Read a file that is no archive, or a member of one."""
+    found = _format(head, path)
+    if found is None:
+        raise InvalidTraceError(
+            f"{path.name} is of no known trace format; it begins with {head[:60]!r}."
+            f"{_instead(head, path) or f' Known are: {_KNOWN}.'}"
+        )
+    trace = found.reader().read(path, limits)
     if not len(trace.operators) and not len(trace.kernels):
         raise InvalidTraceError(
-            f"{file} ({read_as.name}) is sound and empty: no kernel and no call is in it. Nothing "
-            "ran while it was recorded, or what ran was not asked for: record it again."
+            f"{path.name} ({found.name}) is sound and empty: no kernel and no call is in it. "
+            "Nothing ran while it was recorded, or what ran was not asked for: record it again."
         )
     return trace
 
 
-def read_trace(path: Path, limits: TraceLimits = DEFAULT_LIMITS) -> Trace:
+def _format(head: bytes, path: Path) -> TraceFormat | None:
+    return next((one for one in FORMATS.values() if one.reader().recognise(head, path)), None)
+
+
+def read_trace(
+    path: Path, limits: TraceLimits = DEFAULT_LIMITS, *, member: str | None = None
+) -> Trace:
     """Read a trace of any format, recognised by its content.
+
+    Parameters
+    ----------
+    member : str or None
+        Name of the trace within an archive; None for the only one that it holds.
 
     Raises
     ------
     InvalidTraceError
-        The file cannot be opened, is of no known format, is refused by its reader, or is empty.
+        The file cannot be opened, is of no known format, is refused by its reader, or is empty; or
+        it is an archive without such a member, or of several traces.
     """
     head = read_head(path, limits)
-    for one in FORMATS.values():
-        reader = one.reader()
-        if reader.recognise(head, path):
-            return _told(path.name, one, reader.read(path, limits))
-    instead = _instead(head, path)
+    if not archives.recognise(head, path):
+        if member is not None:
+            raise InvalidTraceError(f"{path.name} is no archive; it has no member {member!r}.")
+        return _read(path, head, limits)
+    with archives.copied_members(path, head, limits) as copies:
+        chosen = copies[_chosen(path.name, copies, member, limits)]
+        return _read(chosen, read_head(chosen, limits), limits)
+
+
+def _chosen(
+    archive: str, copies: Mapping[str, Path], member: str | None, limits: TraceLimits
+) -> str:
+    """Return the name of the only member that is a trace, or of the one that is asked for."""
+    if member in copies:
+        assert member is not None
+        return member
+    traces = [
+        name
+        for name, copy in copies.items()
+        if copy.stat().st_size and _format(read_head(copy, limits), copy) is not None
+    ]
+    if len(traces) == 1 and member is None:
+        return traces[0]
+    listed = ", ".join(map(repr, traces[:8])) + (", ..." if len(traces) > 8 else "")
+    if member is not None:
+        raise InvalidTraceError(
+            f"{archive} has no member {member!r}; traces in it are {listed or 'none'}."
+        )
+    if traces:
+        raise InvalidTraceError(
+            f"{archive} holds {len(traces)} traces: {listed}. --member NAME says which one is "
+            "meant; `perfmodel import trace` reads all of them."
+        )
     raise InvalidTraceError(
-        f"{path.name} is of no known trace format; it begins with {head[:60]!r}.{instead} "
-        f"Known are: {', '.join(FORMATS)} (docs/traces.md)."
+        f"{archive} holds {len(copies)} files and no trace among them. Known are: {_KNOWN}."
     )
+
+
+def read_traces(
+    path: Path, limits: TraceLimits = DEFAULT_LIMITS
+) -> Iterator[tuple[str, Trace | InvalidTraceError]]:
+    """Yield the traces of a file, each with its name, or with why it is refused.
+
+    Of an archive they are its members, as ``archive:member``.
+    """
+    try:
+        head = read_head(path, limits)
+        if not archives.recognise(head, path):
+            yield path.name, _read(path, head, limits)
+            return
+        with archives.copied_members(path, head, limits) as copies:
+            for name, copy in copies.items():
+                yield f"{path.name}:{name}", _read_or_reason(copy, limits)
+    except InvalidTraceError as error:
+        yield path.name, error
+
+
+def _read_or_reason(path: Path, limits: TraceLimits) -> Trace | InvalidTraceError:
+    try:
+        return _read(path, read_head(path, limits), limits)
+    except InvalidTraceError as error:
+        return error

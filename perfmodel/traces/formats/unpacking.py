@@ -67,7 +67,7 @@ def unpacked(
             for piece in read(file, piece_bytes):
                 decoded = decoded if total else _decoder(piece)
                 total += len(piece)
-                _check_size(path.name, total, file.tell(), limits)
+                check_size(path.name, total, file.tell(), limits)
                 if text := decoded(piece):
                     yield text
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -107,7 +107,14 @@ def _gunzipped(file: BinaryIO, piece_bytes: int) -> Iterator[bytes]:
         yield from iter(lambda: opened.read1(piece_bytes), b"")
 
 
-def _check_size(name: str, total: int, packed: int, limits: TraceLimits) -> None:
+def check_size(name: str, total: int, packed: int, limits: TraceLimits) -> None:
+    """Refuse what unpacks to more than any trace, or to absurdly many times its packed bytes.
+
+    Raises
+    ------
+    InvalidTraceError
+        With the bound.
+    """
     if total > limits.size_bytes:
         raise InvalidTraceError(
             f"{name} holds more than {limits.size_bytes / 2**30:g} GiB; trace fewer steps."

@@ -53,5 +53,6 @@ def test_the_command_prints_what_kubectl_reads(tmp_path: Path) -> None:
     pod = json.loads(run.stdout)["spec"]["template"]["spec"]
     assert pod["nodeSelector"] == {"zone": "a"}
     assert "resources" not in pod["containers"][0]
+    assert "workers on other hosts need a PostgreSQL" in run.stderr
     refused = CliRunner().invoke(cli, [*arguments, "--node-label", "zone"])
     assert (refused.exit_code, "NAME=VALUE" in refused.stderr) == (2, True)

@@ -82,8 +82,22 @@ def test_calls_that_move_their_operands_do_not_wait_for_their_host(device: str) 
 
 
 @pytest.mark.skipif(not (SHIPPED / "default").is_dir(), reason="no model is shipped")
-def test_sums_and_cpus_are_answered_by_the_model_of_steps() -> None:
+@pytest.mark.parametrize("device", ["H100-SXM5-80GB", "MI300X"])
+def test_sums_wait_once_for_their_parts(device: str) -> None:
+    """Parts are summed by many blocks, then what they came to: as if launched once more."""
+    spec, model = Catalog.default().get(device), load_model(SHIPPED).model
+    calls = [_moving("sum", elements) for elements in (16, 1 << 20)]
+    short, longer = predict_operators(model, calls, spec)
+    assert short.time_s == pytest.approx(2 * LAUNCH_S, rel=1e-2)
+    assert short.low_s < short.time_s < longer.time_s < longer.high_s
+    streamed_s = roofline_s(calls[1].graph, spec, calls[1].precision) / TYPICAL_EFFICIENCY
+    assert longer.time_s <= (2 * LAUNCH_S + streamed_s) * 1.001
+
+
+@pytest.mark.skipif(not (SHIPPED / "default").is_dir(), reason="no model is shipped")
+def test_statistics_and_cpus_are_answered_by_the_model_of_steps() -> None:
     model = load_model(SHIPPED).model
-    for op, device in (("sum", DEVICE), ("relu", Catalog.default().get("EPYC-7763"))):
+    cpu = Catalog.default().get("EPYC-7763")
+    for op, device in (("native_batch_norm", DEVICE), ("relu", cpu), ("sum", cpu)):
         one = predict_operators(model, [_moving(op, 16)], device)[0]
         assert one.model_version != AnalyticalKernels.version

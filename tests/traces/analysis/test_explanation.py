@@ -279,7 +279,7 @@ def test_devices_of_several_kinds_are_said(tmp_path: Path) -> None:
     alone = explain_trace(_trace(tmp_path, here, deviceProperties=devices))
     assert not any("several kinds" in note for note in alone.notes)
     both = explain_trace(_trace(tmp_path, [*here, there], deviceProperties=devices))
-    assert any("several kinds ran (H100-SXM5-80GB, T4)" in note for note in both.notes)
+    assert any("(H100-SXM5-80GB as device 0, T4 as device 1)" in note for note in both.notes)
 
 
 def test_a_part_of_a_device_is_not_the_device(tmp_path: Path) -> None:

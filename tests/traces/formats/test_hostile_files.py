@@ -21,7 +21,7 @@ import resource, sys, time
 from pathlib import Path
 from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.formats.registry import read_trace
-import perfmodel.traces.formats.xplane, perfmodel.traces.formats.graphs.archives
+import perfmodel.traces.formats.xplane, perfmodel.traces.formats.archives
 begun_s = time.process_time()
 before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:

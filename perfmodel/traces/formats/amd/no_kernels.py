@@ -27,6 +27,8 @@ _TABLES = (
      "lists copies alone; give the ..._kernel_trace.csv of the same run, both are read"),
     ({"kind", "allocationsize"},
      "lists allocations; give the ..._kernel_trace.csv of the same run"),
+    ({"sampletimestamp", "instruction"},
+     "samples instructions, without times of kernels; record `rocprofv3 --kernel-trace`"),
     ({"kind", "allocflags"}, "lists scratch memory; give the ..._kernel_trace.csv of the same run"),
 )  # fmt: skip
 

@@ -71,11 +71,7 @@ def read(path: Path, limits: TraceLimits) -> Trace:
     MissingExtraError
         protobuf is not installed.
     """
-    return read_pieces(path.name, unpacked(path, limits), limits)
-
-
-def read_pieces(name: str, pieces: Iterator[bytes], limits: TraceLimits) -> Trace:
-    """Read a Chakra trace that lies in an archive; see :func:`read`."""
+    name, pieces = path.name, unpacked(path, limits)
     first = next(pieces, b"")
     rest = _chained(first, pieces)
     nodes = _ChakraNodes(TraceBuilder(NAME, limits), name)

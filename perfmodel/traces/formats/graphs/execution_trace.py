@@ -8,7 +8,7 @@ microseconds and the kernels that they launched. Schema 1.0.1 keeps the fields o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +50,8 @@ def read(path: Path, limits: TraceLimits) -> Trace:
     InvalidTraceError
         It is cut or damaged.
     """
-    return read_pieces(path.name, unpacked(path, limits), limits)
-
-
-def read_pieces(name: str, pieces: Iterator[bytes], limits: TraceLimits) -> Trace:
-    """Read an execution trace that lies in an archive; see :func:`read`."""
-    events = JsonEvents(pieces, key="nodes", name=name, limits=limits.small_events)
+    name = path.name
+    events = JsonEvents(unpacked(path, limits), key="nodes", name=name, limits=limits.small_events)
     nodes = _Nodes(TraceBuilder(NAME, limits), name)
     for batch in events.batches():
         for node in batch:

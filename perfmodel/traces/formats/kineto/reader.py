@@ -77,7 +77,8 @@ def _check(rows: KinetoRows, events: JsonEvents, name: str) -> None:
             f"{name} holds {rows.seen} events, none of them an operator or a kernel: "
             f"{rows.categories() or 'none has a category'}. It is no trace of torch.profiler, "
             "nothing was profiled, or another tool has rewritten it: give the file that "
-            "export_chrome_trace wrote."
+            "export_chrome_trace wrote, with a schedule in on_trace_ready: afterwards the next "
+            "cycle has begun."
         )
     if events.cut:
         builder.complete = False
@@ -104,6 +105,9 @@ def _describe(builder: TraceBuilder, members: Mapping[str, Any]) -> None:
     for key, word in _VERSIONS.items():
         if key in members:
             builder.software[word] = version_text(word, members[key])
+    builder.trace_id = str(members.get("trace_id", ""))[:40]
+    # Newer traces count from a moment that they name, older ones from 1970 on.
+    builder.epoch_ns = _whole(members.get("baseTimeNanoseconds")) or 0
     distributed = members.get("distributedInfo")
     if isinstance(distributed, dict):
         builder.rank = _whole(distributed.get("rank"))

@@ -125,6 +125,7 @@ def test_sums_stand_for_several_calls(tmp_path: Path) -> None:
         ('"Domain","Function","Start_Timestamp"\n', "lists calls on the host"),
         (COPIES, "lists copies alone"),
         ('"Kind","Operation","Agent_Id","Allocation_Size","Start_Timestamp"\n', "allocations"),
+        ('"Sample_Timestamp","Exec_Mask","Dispatch_Id","Instruction"\n', "samples instructions"),
         ('"Kind","Operation","Agent_Id","Alloc_Flags","Start_Timestamp"\n', "scratch memory"),
     ],
 )

@@ -1,14 +1,13 @@
-"""Execution traces: PyTorch's JSON, Chakra's protobuf and JSON, and archives of them."""
+"""Execution traces: PyTorch's JSON, Chakra's protobuf and JSON."""
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from made_up_profiles import archive, chakra_et, chakra_json, execution_trace, message, varint
+from made_up_profiles import chakra_et, chakra_json, execution_trace, message, varint
 
 from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.formats.registry import read_trace
@@ -159,36 +158,3 @@ def test_chakra_in_json(tmp_path: Path) -> None:
 def test_damaged_protobuf_is_refused(tmp_path: Path, damage: Any, reason: str) -> None:
     with pytest.raises(InvalidTraceError, match=reason):
         _read(tmp_path, damage(chakra_et()))
-
-
-@pytest.mark.parametrize("mode", ["w", "w:gz"])
-def test_an_archive_with_one_trace(tmp_path: Path, mode: str) -> None:
-    content = archive(
-        {"kernels/k.py": b"import triton", "t.json": json.dumps(execution_trace()).encode()}, mode
-    )
-    assert len(_read(tmp_path, content, "t.tar").operators) == 2
-
-
-def test_an_archive_with_two_traces_is_refused(tmp_path: Path) -> None:
-    content = archive({"a.et": chakra_et(), "b.et": chakra_et()})
-    with pytest.raises(InvalidTraceError, match="holds 2 traces: 'a.et', 'b.et'"):
-        _read(tmp_path, content)
-
-
-def test_an_archive_without_a_trace_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidTraceError, match="1 files and no execution trace"):
-        _read(tmp_path, archive({"a.txt": b"hello"}))
-
-
-def test_nothing_of_an_archive_is_written_to_disk(tmp_path: Path) -> None:
-    inside = tmp_path / "inside"
-    inside.mkdir()
-    trace = _read(inside, archive({"../../outside.json": json.dumps(execution_trace()).encode()}))
-    assert len(trace.operators) == 2
-    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["trace.json"]
-
-
-def test_an_archive_that_unpacks_to_absurdly_much_is_refused(tmp_path: Path) -> None:
-    content = gzip.compress(archive({"zeros": bytes(64 * 2**20)}, "w"))
-    with pytest.raises(InvalidTraceError, match="times its size"):
-        _read(tmp_path, content)
