@@ -12,7 +12,7 @@ import orjson
 from perfmodel.errors import InvalidInputError, MissingExtraError, PerfModelError
 from perfmodel.estimator.evidence.observed_rows import named
 from perfmodel.graph.job import Job
-from perfmodel.graph.json_values import as_number, as_object, as_text, refuse_unknown, shown
+from perfmodel.json_values import as_number, as_object, as_text, refuse_unknown, shown
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.requests import parse_observation
