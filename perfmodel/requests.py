@@ -10,7 +10,7 @@ from typing import Any
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job, job_to_dict
 from perfmodel.graph.job_form import CHECKPOINTING, OPTIMIZERS, OWN_NAMES, parse_job
-from perfmodel.graph.json_values import MAX_COUNT, as_object, refuse_unknown
+from perfmodel.json_values import MAX_COUNT, as_object, refuse_unknown
 from perfmodel.placement.calibration.observation import (
     MOST_OBSERVATIONS,
     Observation,

@@ -17,6 +17,7 @@ FLOORS = {
     "perfmodel.errors": 0,
     "perfmodel.types": 0,
     "perfmodel.intervals": 0,
+    "perfmodel.json_values": 0,
     "perfmodel.lru": 0,
     "perfmodel.fair_queue": 0,
     "perfmodel.devices": 1,

@@ -178,6 +178,7 @@ def test_observations_of_the_job_come_with_the_question() -> None:
     [
         ({"step_time_s": 0}, "/observations/0/step_time_s", "above 0"),
         ({"step_time_s": float("nan")}, "/observations/0/step_time_s", "finite"),
+        ({"step_time_s": 10**400}, "/observations/0/step_time_s", "finite"),
         ({"step_time_s": None}, "/observations/0/step_time_s", "needs the field"),
         ({"sync_time_s": 0.6}, "/observations/0/sync_time_s", "part of step_time_s"),
         ({"batch_size": 0}, "/observations/0/batch_size", "whole number"),

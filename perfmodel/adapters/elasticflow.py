@@ -91,17 +91,7 @@ def throughputs(
     per_host = stated_count(per_host, "per_host")
     measured = _measured(observed, global_batch_sizes, counts)
     places = [packed(accelerator, n, per_host=per_host, network=network) for n in counts]
-    asked = {
-        (size, count, micro): {
-            **job,
-            "batch_size": size // (count * micro),
-            "accumulation_steps": micro,
-        }
-        for size in global_batch_sizes
-        for count in counts
-        for micro in _MICRO_BATCHES
-        if size % (count * micro) == 0
-    }
+    asked = _dealt_out(job, global_batch_sizes, counts)
     jobs = _distinct(list(asked.values()))
     column = {count: position for position, count in enumerate(counts)}
     seen: list[SeenInMatrix] = [
@@ -126,6 +116,23 @@ def throughputs(
         else:
             rows[size] = row
     return ElasticFlowTable(counts=tuple(counts), rows=rows, unanswered=tuple(unanswered))
+
+
+def _dealt_out(
+    job: JobForm, global_batch_sizes: Sequence[int], counts: Sequence[int]
+) -> dict[tuple[int, int, int], dict[str, Any]]:
+    """Return the job by each batch, count and number of micro-batches that deals it out evenly."""
+    return {
+        (size, count, micro): {
+            **job,
+            "batch_size": size // (count * micro),
+            "accumulation_steps": micro,
+        }
+        for size in global_batch_sizes
+        for count in counts
+        for micro in _MICRO_BATCHES
+        if size % (count * micro) == 0
+    }
 
 
 def read_throughputs(path: Path) -> dict[tuple[int, int], float]:

@@ -32,7 +32,7 @@ from typing import Any
 from perfmodel.adapters.ask import Answers, Cell, JobForm, NoAnswerError, Service
 from perfmodel.adapters.measured.numbers import stated_number
 from perfmodel.errors import InvalidInputError, PerfModelError
-from perfmodel.graph.json_values import refuse_unknown
+from perfmodel.json_values import refuse_unknown
 from perfmodel.placement.topology.parse import parse_placement
 
 LOG = logging.getLogger(__name__)

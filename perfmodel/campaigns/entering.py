@@ -17,7 +17,7 @@ from perfmodel.devices.cpu_facts import CPU_PREFIX
 from perfmodel.devices.spec import Kind
 from perfmodel.errors import InvalidInputError, MeasurementError, UnknownAcceleratorError
 from perfmodel.graph.job import Job, stated_fields
-from perfmodel.graph.json_values import as_object, as_text, refuse_unknown
+from perfmodel.json_values import as_object, as_text, refuse_unknown
 from perfmodel.profilers.steps.arithmetic import refuse_quantised
 from perfmodel.store.campaigns import CampaignStore
 from perfmodel.store.campaigns.campaign_records import NewTask

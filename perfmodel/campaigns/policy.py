@@ -9,7 +9,7 @@ from typing import Any
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job, stated_fields
 from perfmodel.graph.job_form import parse_job
-from perfmodel.graph.json_values import as_count, as_number, as_object, as_word, refuse_unknown
+from perfmodel.json_values import as_count, as_number, as_object, as_word, refuse_unknown
 from perfmodel.zoo.resolve import check_job
 
 #: Most of a campaign: one that is larger is better several.

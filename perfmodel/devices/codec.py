@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from types import MappingProxyType
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 from perfmodel.devices.spec import RATES, AcceleratorSpec, Kind
 from perfmodel.errors import InvalidInputError
+from perfmodel.json_values import (
+    as_count,
+    as_flag,
+    as_number,
+    as_object,
+    as_text,
+    refuse_unknown,
+    shown,
+)
 
 _KINDS: tuple[str, ...] = get_args(Kind)
-_REQUIRED_TEXTS = ("name", "kind", "vendor", "architecture", "form_factor")
-_REQUIRED_NUMBERS = ("memory_bytes", "bandwidth_bytes_per_s")
-_OPTIONAL_NUMBERS = (
-    "peak_flops_fp16_accumulate",
-    "matmul_flops_per_s",
-    "cache_bytes",
-    "clock_hz",
-    "sustained_clock_hz",
-    "tdp_w",
-    "pcie_generation",
-    "link_bandwidth_bytes_per_s",
-)
-_OPTIONAL_INTEGERS = ("year", "core_count")
-_OPTIONAL_FLAGS = ("has_fp4",)
+_REQUIRED = (
+    "name", "kind", "vendor", "architecture", "form_factor", "memory_bytes",
+    "bandwidth_bytes_per_s", "peak_flops",
+)  # fmt: skip
+#: What reads fields of one value.
+_READ: Mapping[Callable[[str, object, str], object], tuple[str, ...]] = {
+    as_text: ("name", "kind", "vendor", "architecture", "form_factor", "link", "notes"),
+    as_number: (
+        "memory_bytes", "bandwidth_bytes_per_s", "peak_flops_fp16_accumulate",
+        "matmul_flops_per_s", "cache_bytes", "clock_hz", "sustained_clock_hz", "tdp_w",
+        "pcie_generation", "link_bandwidth_bytes_per_s",
+    ),
+    as_count: ("year", "core_count"),
+    as_flag: ("has_fp4",),
+}  # fmt: skip
 _FIELDS = tuple(field.name for field in fields(AcceleratorSpec))
 
 
@@ -71,44 +80,27 @@ def spec_from_dict(plain: Mapping[str, Any], *, pointer: str = "") -> Accelerato
     10.0
     """
     _check_field_names(plain, pointer)
-    values: dict[str, Any] = {name: _text(plain, name, pointer) for name in _REQUIRED_TEXTS}
-    if values["kind"] not in _KINDS:
+    if plain["kind"] not in _KINDS:
         raise InvalidInputError(
-            f"Unknown kind {values['kind']!r} of accelerator {values['name']!r}. "
+            f"Unknown kind {shown(plain['kind'])} of accelerator {shown(plain['name'])}. "
             f"Known: {', '.join(_KINDS)}.",
             pointer=f"{pointer}/kind",
             allowed=_KINDS,
         )
-    values |= {name: _positive(plain[name], f"{pointer}/{name}") for name in _REQUIRED_NUMBERS}
-    for name in _OPTIONAL_NUMBERS:
-        given = plain.get(name)
-        values[name] = None if given is None else _positive(given, f"{pointer}/{name}")
-    for name in _OPTIONAL_INTEGERS:
-        given = plain.get(name)
-        values[name] = None if given is None else _count(given, f"{pointer}/{name}")
-    for name in _OPTIONAL_FLAGS:
-        given = plain.get(name)
-        values[name] = False if given is None else _flag(given, f"{pointer}/{name}")
-    values["link"] = None if plain.get("link") is None else _text(plain, "link", pointer)
-    values["notes"] = _text(plain, "notes", pointer, empty=True) if "notes" in plain else ""
+    values: dict[str, Any] = {"year": None}
+    for read, names in _READ.items():
+        for name in names:
+            given = plain.get(name)
+            if given is not None and (name, given) != ("notes", ""):
+                values[name] = read(name, given, f"{pointer}/{name}")
     values["peak_flops"] = _rates(plain["peak_flops"], f"{pointer}/peak_flops")
     values["sources"] = _sources(plain.get("sources", {}), f"{pointer}/sources")
     return AcceleratorSpec(**values)
 
 
-def _check_field_names(plain: object, pointer: str) -> None:
-    if not isinstance(plain, Mapping):
-        raise InvalidInputError(
-            f"An accelerator is an object of fields; got {type(plain).__name__}.", pointer=pointer
-        )
-    for name in plain:
-        if name not in _FIELDS:
-            raise InvalidInputError(
-                f"Unknown field {name!r} of an accelerator. Known: {', '.join(_FIELDS)}.",
-                pointer=f"{pointer}/{name}",
-                allowed=_FIELDS,
-            )
-    for name in (*_REQUIRED_TEXTS, *_REQUIRED_NUMBERS, "peak_flops"):
+def _check_field_names(plain: Mapping[str, Any], pointer: str) -> None:
+    refuse_unknown(as_object(plain, pointer, what="An accelerator"), _FIELDS, pointer)
+    for name in _REQUIRED:
         if plain.get(name) is None:
             raise InvalidInputError(
                 f"Accelerator {plain.get('name', '')!r} lacks the field {name!r}. Add it.",
@@ -116,46 +108,10 @@ def _check_field_names(plain: object, pointer: str) -> None:
             )
 
 
-def _text(plain: Mapping[str, Any], name: str, pointer: str, *, empty: bool = False) -> str:
-    value = plain[name]
-    if not isinstance(value, str) or not (value or empty):
-        raise InvalidInputError(
-            f"{name} must be a text; got {value!r}.", pointer=f"{pointer}/{name}"
-        )
-    return value
-
-
-def _positive(value: object, pointer: str) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    # An integer beyond the floats would overflow instead of comparing as infinite.
-    if not number or not 0 < cast(float, value) < 1e300 or not math.isfinite(cast(float, value)):
-        raise InvalidInputError(
-            f"{pointer.rpartition('/')[2]} must be a finite number > 0 in SI units; got {value!r}.",
-            pointer=pointer,
-        )
-    return float(cast(float, value))
-
-
-def _count(value: object, pointer: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
-        raise InvalidInputError(
-            f"{pointer.rpartition('/')[2]} must be an integer > 0; got {value!r}.", pointer=pointer
-        )
-    return value
-
-
-def _flag(value: object, pointer: str) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidInputError(
-            f"{pointer.rpartition('/')[2]} must be true or false; got {value!r}.", pointer=pointer
-        )
-    return value
-
-
 def _rates(value: object, pointer: str) -> Mapping[str, float]:
     if not isinstance(value, Mapping) or not value:
         raise InvalidInputError(
-            f"peak_flops must state at least one of {', '.join(RATES)}; got {value!r}.",
+            f"peak_flops must state at least one of {', '.join(RATES)}; got {shown(value)}.",
             pointer=pointer,
             allowed=RATES,
         )
@@ -166,14 +122,13 @@ def _rates(value: object, pointer: str) -> Mapping[str, float]:
                 pointer=f"{pointer}/{rate}",
                 allowed=RATES,
             )
-    return MappingProxyType({k: _positive(v, f"{pointer}/{k}") for k, v in value.items()})
+    return MappingProxyType(
+        {k: as_number(f"peak_flops of {k}", v, f"{pointer}/{k}") for k, v in value.items()}
+    )
 
 
 def _sources(value: object, pointer: str) -> Mapping[str, str]:
-    if not isinstance(value, Mapping):
-        raise InvalidInputError(
-            f"sources must be an object of field to source; got {value!r}.", pointer=pointer
-        )
+    value = as_object(value, pointer, what="sources")
     for key in value:
         if key != "*" and key not in _FIELDS:
             raise InvalidInputError(
@@ -181,5 +136,5 @@ def _sources(value: object, pointer: str) -> Mapping[str, str]:
                 "Use a field name or '*'.",
                 pointer=f"{pointer}/{key}",
             )
-        _text(value, key, pointer)
+        as_text(key, value[key], f"{pointer}/{key}")
     return MappingProxyType(dict(value))

@@ -175,7 +175,11 @@ def _looked_into(graph: Graph, name: str) -> Any:
 
 
 def _check(graph: Graph) -> None:
-    count = len(graph.tensors)
+    _check_tensors(graph)
+    _check_order(graph, _producers(graph))
+
+
+def _check_tensors(graph: Graph) -> None:
     for index, tensor in enumerate(graph.tensors):
         if tensor.dtype not in DTYPE_BYTES:
             raise InvalidGraphError(
@@ -188,6 +192,11 @@ def _check(graph: Graph) -> None:
                 f"Tensor {index} has the shape {tensor.shape}; every extent must be >= 0.",
                 pointer=f"/tensors/{index}",
             )
+
+
+def _producers(graph: Graph) -> dict[int, int]:
+    """Return the position of the node that produces each tensor; no tensor has two."""
+    count = len(graph.tensors)
     produced_at: dict[int, int] = {}
     for position, node in enumerate(graph.nodes):
         for index in (*node.inputs, *node.outputs):
@@ -206,6 +215,10 @@ def _check(graph: Graph) -> None:
                     pointer=f"/nodes/{position}",
                 )
             produced_at[index] = position
+    return produced_at
+
+
+def _check_order(graph: Graph, produced_at: Mapping[int, int]) -> None:
     for position, node in enumerate(graph.nodes):
         for index in node.inputs:
             if produced_at.get(index, -1) >= position:

@@ -18,9 +18,9 @@ from typing import Any
 import orjson
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.graph.json_values import MAX_COUNT
 from perfmodel.graph.training_options.adapter import LowRankAdapter
 from perfmodel.graph.training_options.mixed_precision import MixedPrecision
+from perfmodel.json_values import MAX_COUNT
 from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 
 

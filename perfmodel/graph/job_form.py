@@ -12,7 +12,9 @@ import orjson
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job, stated_fields
-from perfmodel.graph.json_values import (
+from perfmodel.graph.training_options.adapter import LowRankAdapter, frozen_patterns
+from perfmodel.graph.training_options.mixed_precision import MixedPrecision
+from perfmodel.json_values import (
     as_count,
     as_flag,
     as_known_text,
@@ -24,8 +26,6 @@ from perfmodel.graph.json_values import (
     refuse_unknown,
     shown,
 )
-from perfmodel.graph.training_options.adapter import LowRankAdapter, frozen_patterns
-from perfmodel.graph.training_options.mixed_precision import MixedPrecision
 from perfmodel.types import AttentionKernel, Compiler, Framework, MemoryFormat, Mode, Precision
 
 #: Optimizers whose step can be captured by name.

@@ -14,7 +14,7 @@ import orjson
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import stated_job
-from perfmodel.graph.json_values import as_object
+from perfmodel.json_values import as_object
 from perfmodel.profilers.onnx_file import ONLY_PROFILED, OnnxFile, file_job
 
 _TABLES = ("defaults", "workloads", "hf_configs")

@@ -6,6 +6,7 @@ import platform
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 from perfmodel.devices.codec import spec_to_dict
 from perfmodel.devices.drivers.device_facts import DeviceFacts
@@ -17,7 +18,7 @@ from perfmodel.graph.job import Job, stated_fields
 from perfmodel.graph.workload import Workload
 from perfmodel.profilers.run import MeasureSettings, ProfiledRun
 from perfmodel.profilers.runtime import DeviceRuntime, open_runtime
-from perfmodel.records import Measurement, Provenance, StepRecord
+from perfmodel.records import STEP_WORDS, Measurement, Provenance, StepRecord
 from perfmodel.types import Compiler
 
 _LIBRARIES = (
@@ -81,6 +82,13 @@ def _runner(compiler: Compiler) -> Callable[[Job, MeasureSettings, DeviceRuntime
             return run_pytorch
 
 
+#: Fields of a step that say the same of its timing, and of the device meanwhile.
+_OF_TIMING = ("samples_s", "low_s", "high_s", "spread", "noisy", "warmup_steps", "energy_j")
+_OF_TELEMETRY = (
+    "mean_power_w", "clock_hz", "memory_clock_hz", "temperature_c", "throttle_reasons",
+)  # fmt: skip
+
+
 def _measurement(
     job: Job,
     run: ProfiledRun,
@@ -88,50 +96,33 @@ def _measurement(
     settings: MeasureSettings,
     facts: DeviceFacts,
 ) -> Measurement:
-    reading = run.timing.telemetry
+    timing, reading = run.timing, run.timing.telemetry
+    asked: dict[str, Any] = {name: getattr(job, name) for name in (*STEP_WORDS, "batch_size")}
     workload = Workload(
+        **asked,
         graph=run.graph,
         accelerator=accelerator,
-        mode=job.mode,
-        batch_size=job.batch_size,
-        precision=job.precision,
-        memory_format=job.memory_format,
-        compiler=job.compiler,
         threads=settings.threads if accelerator.kind == "cpu" else None,
         execution=settings.execution,
     )
     step = StepRecord(
+        **asked,
+        **{name: getattr(timing, name) for name in _OF_TIMING},
+        **{name: getattr(reading, name) for name in _OF_TELEMETRY},
         workload_hash=workload.content_hash,
         graph_hash=run.graph.content_hash,
         model=run.model,
         family=run.family,
         job=stated_fields(job),
         accelerator=accelerator.name,
-        mode=job.mode,
-        batch_size=job.batch_size,
-        precision=job.precision,
-        memory_format=job.memory_format,
-        compiler=job.compiler,
-        step_time_s=run.timing.median_s,
-        samples_s=run.timing.samples_s,
-        low_s=run.timing.low_s,
-        high_s=run.timing.high_s,
-        spread=run.timing.spread,
-        noisy=run.timing.noisy,
-        warmup_steps=run.timing.warmup_steps,
+        step_time_s=timing.median_s,
         peak_memory_bytes=run.memory.allocated_bytes,
         provenance=_provenance(accelerator, settings, run, facts),
         execution=settings.execution,
-        device_time_s=run.timing.device_s,
+        device_time_s=timing.device_s,
         device_busy_s=run.device_busy_s,
         reserved_memory_bytes=run.memory.reserved_bytes,
-        energy_j=run.timing.energy_j,
-        mean_power_w=reading.mean_power_w,
-        clock_hz=reading.clock_hz,
-        memory_clock_hz=reading.memory_clock_hz,
-        temperature_c=reading.temperature_c,
         power_limit_w=reading.power_limit_w or facts.power_limit_w,
-        throttle_reasons=reading.throttle_reasons,
     )
     return Measurement(
         step=step,

@@ -120,7 +120,6 @@ def profile_jobs(
     retry_noisy : bool
         Measure jobs again that were never measured undisturbed; of a job the newest record counts.
     """
-    begin_s = time.monotonic()
     done_before = store.finished_keys(device.name, noisy=not retry_noisy)
     failures = {
         key: failure
@@ -128,37 +127,67 @@ def profile_jobs(
         if not retry_failed and failure.get("timeout_s", math.inf) >= settings.timeout_s
     }
     open_jobs, skipped = _split(jobs, device, settings, done_before, failures)
-    tell = on_event or (lambda event: None)
-
-    def event(kind: EventKind, job: Job, position: int, **more: Any) -> None:
-        elapsed_s = time.monotonic() - begin_s
-        tell(
-            ProfileEvent(
-                kind=kind, job=job, position=position, total=len(jobs), elapsed_s=elapsed_s, **more
-            )
-        )
-
-    def remaining_s(done: int) -> float | None:
-        mean_s = (time.monotonic() - begin_s) / done if done else None
-        return None if mean_s is None else mean_s * (len(open_jobs) - done)
-
+    progress = _Progress(on_event, total=len(jobs), skipped=len(skipped), waiting=len(open_jobs))
     for position, (job, why) in enumerate(skipped, start=1):
-        event(EventKind.SKIPPED, job, position, failed_before=why)
+        progress.tell(EventKind.SKIPPED, job, position, failed_before=why)
     failed = 0
     for done, (key, job) in enumerate(open_jobs.items()):
-        position = len(skipped) + done + 1
-        event(EventKind.STARTED, job, position, remaining_s=remaining_s(done))
+        progress.tell_of_open(EventKind.STARTED, job, done)
         outcome = measure(job, device, settings)
         failed += isinstance(outcome, Failure)
         _keep(store, device, key, job, outcome)
         kind = EventKind.FAILED if isinstance(outcome, Failure) else EventKind.FINISHED
-        event(kind, job, position, outcome=outcome, remaining_s=remaining_s(done + 1))
+        progress.tell_of_open(kind, job, done, outcome)
     return ProfileReport(
         finished=len(open_jobs) - failed,
         skipped=len(skipped),
         failed=failed,
-        elapsed_s=time.monotonic() - begin_s,
+        elapsed_s=progress.elapsed_s,
     )
+
+
+class _Progress:
+    """Tells what happens to jobs: those that are skipped, then those that wait to be measured."""
+
+    def __init__(
+        self,
+        on_event: Callable[[ProfileEvent], None] | None,
+        *,
+        total: int,
+        skipped: int,
+        waiting: int,
+    ) -> None:
+        self._on_event, self._total = on_event, total
+        self._skipped, self._waiting = skipped, waiting
+        self._begin_s = time.monotonic()
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since it began."""
+        return time.monotonic() - self._begin_s
+
+    def tell(self, kind: EventKind, job: Job, position: int, **more: Any) -> None:
+        """Tell what happened to the job of a position, from 1 on."""
+        if self._on_event is not None:
+            self._on_event(
+                ProfileEvent(
+                    kind=kind,
+                    job=job,
+                    position=position,
+                    total=self._total,
+                    elapsed_s=self.elapsed_s,
+                    **more,
+                )
+            )
+
+    def tell_of_open(
+        self, kind: EventKind, job: Job, before: int, outcome: Success | Failure | None = None
+    ) -> None:
+        """Tell what happened to a job that is measured after so many others."""
+        done = before + (outcome is not None)
+        remaining_s = self.elapsed_s / done * (self._waiting - done) if done else None
+        position = self._skipped + before + 1
+        self.tell(kind, job, position, outcome=outcome, remaining_s=remaining_s)
 
 
 def _split(

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.graph.json_values import as_flag, as_number, as_object, refuse_unknown
+from perfmodel.json_values import as_flag, as_number, as_object, refuse_unknown
 from perfmodel.predictors.registry import PREDICTORS
 from perfmodel.training.gate.evidence import Margins
 

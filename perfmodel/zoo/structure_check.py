@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.graph.json_values import shown
+from perfmodel.json_values import shown
 
 #: Where weights, code and files come from; wherever one of these stands.
 REFUSED = frozenset(

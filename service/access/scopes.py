@@ -48,12 +48,6 @@ class Rule:
     exact: bool = False
     audited: bool = False
 
-    def speaks_of(self, method: str, path: str) -> bool:
-        """Tell whether this rule decides about a request."""
-        if method not in self.methods:
-            return False
-        return path == self.path or (not self.exact and path.startswith(f"{self.path}/"))
-
 
 _READ = frozenset({"GET", "HEAD"})
 _ASK = frozenset({"GET", "HEAD", "POST"})
@@ -137,4 +131,8 @@ def rule_of(method: str, path: str) -> Rule:
     >>> [rule_of(method, "/v1/observations").audited for method in ("DELETE", "POST")]
     [True, False]
     """
-    return next((rule for rule in RULES if rule.speaks_of(method, path)), _UNLISTED)
+    for rule in RULES:
+        is_there = path == rule.path or (not rule.exact and path.startswith(f"{rule.path}/"))
+        if is_there and method in rule.methods:
+            return rule
+    return _UNLISTED

@@ -24,7 +24,7 @@ from pydantic import BaseModel, Field
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator import Table
 from perfmodel.graph.job import Job
-from perfmodel.graph.json_values import (
+from perfmodel.json_values import (
     as_count,
     as_number,
     as_object,

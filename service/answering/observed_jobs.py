@@ -57,7 +57,10 @@ class ObservedJobs:
         Strangers are asked about where no step was observed of the job itself. May wait for the
         database and for the calibration.
         """
-        own = self._own(prepared)
+        seen, own = () if self._of_types_alone else self._feed.of(prepared.family), None
+        if seen:
+            weigh = partial(self._weighed, prepared, seen)
+            own = _made(self._observed, prepared.key, (seen,), weigh)
         if own is not None and own.observations:
             return own
         strangers = self.strangers()
@@ -65,13 +68,6 @@ class ObservedJobs:
             return own
         make = partial(self._unobserved_job, prepared, own, strangers)
         return _made(self._unobserved, prepared.key, (own, strangers), make)
-
-    def _own(self, prepared: PreparedJob) -> ObservedJob | None:
-        """Return what is stored of the job itself; None where nothing is."""
-        seen = () if self._of_types_alone else self._feed.of(prepared.family)
-        if not seen:
-            return None
-        return _made(self._observed, prepared.key, (seen,), partial(self._weighed, prepared, seen))
 
     def _unobserved_job(
         self, prepared: PreparedJob, own: ObservedJob | None, strangers: Strangers

@@ -11,7 +11,7 @@ from perfmodel.errors import InvalidInputError, PerfModelError, UnknownFieldErro
 from perfmodel.estimator.tables.curve import CurveQuestion, doubling_counts
 from perfmodel.estimator.tables.ranking import Criterion, RankQuestion
 from perfmodel.graph.job import Job
-from perfmodel.graph.json_values import (
+from perfmodel.json_values import (
     as_count,
     as_flag,
     as_known_text,

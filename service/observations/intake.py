@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -12,7 +12,7 @@ import orjson
 from perfmodel.errors import InvalidInputError, MissingExtraError, PerfModelError
 from perfmodel.estimator.evidence.observed_rows import named
 from perfmodel.graph.job import Job
-from perfmodel.graph.json_values import as_number, as_object, as_text, refuse_unknown, shown
+from perfmodel.json_values import as_number, as_object, as_text, refuse_unknown, shown
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.requests import parse_observation
@@ -178,14 +178,11 @@ class ObservationIntake:
         of_job = {"batch_size": job.batch_size, "accumulation_steps": job.accumulation_steps}
         measured = {name: stated[name] for name in _MEASURED if name in stated}
         seen = parse_observation(of_job | measured, pointer)
-        software: _Software = ()
-        key = lasts_s = None
-        if "software" in stated:
-            software = _software(stated["software"], f"{pointer}/software")
-        if "key" in stated:
-            key = _key(stated["key"], f"{pointer}/key")
-        if "expires_in_s" in stated:
-            lasts_s = _expires_in_s(stated["expires_in_s"], f"{pointer}/expires_in_s")
+        said = {
+            name: read(stated[name], f"{pointer}/{name}")
+            for name, read in _SAID.items()
+            if name in stated
+        }
         try:
             # However its accelerators were spelled, it is one observation, of one cell.
             seen = named(plausibility.estimator.core, seen, "")
@@ -196,10 +193,9 @@ class ObservationIntake:
             raise
         doubt = bounds.doubt_of(seen)
         placement = stored_placement(seen.placement)
-        content_hash = _content_hash(stored, seen, placement, software)
+        content_hash = _content_hash(stored, seen, placement, said.get("software", ()))
         kept = StoredObservation(
             job=stored,
-            key=content_hash if key is None else key,
             content_hash=content_hash,
             placement=placement,
             batch_size=seen.batch_size,
@@ -209,8 +205,7 @@ class ObservationIntake:
             state=ObservationState.QUARANTINED if doubt else ObservationState.ACCEPTED,
             reason=doubt,
             reporter=reporter,
-            software=software,
-            expires_in_s=lasts_s,
+            **{"key": content_hash, **said},
         )
         return _Judged(kept, bounds)
 
@@ -292,6 +287,14 @@ def _key(value: Any, pointer: str) -> str:
             pointer=pointer,
         )
     return key
+
+
+#: What reads the fields that are kept as they are stated.
+_SAID: Mapping[str, Callable[[Any, str], Any]] = {
+    "software": _software,
+    "key": _key,
+    "expires_in_s": _expires_in_s,
+}
 
 
 def _item(one: _Judged, outcome: Outcome) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.graph.json_values import as_object, refuse_unknown, shown
+from perfmodel.json_values import as_object, refuse_unknown, shown
 from perfmodel.requests import parse_job
 from perfmodel.store.state.observation_records import ObservationFilter, ObservationState
 from service.observations.intake import MOST_OF_A_KEY

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import final
 
-from perfmodel.graph.json_values import shown
+from perfmodel.json_values import shown
 from perfmodel.store.sql.polling import PollingThread
 from perfmodel.store.state.observation_records import ObservationFilter, ObservationState
 from service.http.errors import NotYoursError

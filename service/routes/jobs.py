@@ -8,7 +8,7 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.graph.json_values import as_object, refuse_unknown
+from perfmodel.json_values import as_object, refuse_unknown
 from perfmodel.store.state.jobs import StoredJob
 from service.access.access_policy import caller_of, owner_shown
 from service.dispatch.dispatcher import Dispatcher, dispatcher_of

@@ -11,7 +11,7 @@ import orjson
 from perfmodel.errors import NotInTimeError, UnknownJobError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
-from perfmodel.graph.json_values import refuse_unknown
+from perfmodel.json_values import refuse_unknown
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.store.campaigns import CampaignStore, ReferenceStore

@@ -14,7 +14,7 @@ from perfmodel.devices.spec import RATES, AcceleratorSpec
 from perfmodel.errors import InvalidInputError
 
 positive = st.floats(min_value=1e-3, max_value=1e20)
-text = st.text(min_size=1, max_size=20)
+text = st.text(min_size=1, max_size=20).filter(str.strip)
 specs = st.builds(
     AcceleratorSpec,
     name=text,
@@ -89,6 +89,8 @@ def test_the_plain_form_shares_nothing_with_the_spec():
         ({"has_fp4": "yes"}, "/has_fp4"),
         ({"kind": "fpga"}, "/kind"),
         ({"name": ""}, "/name"),
+        ({"name": "  "}, "/name"),
+        ({"notes": 3}, "/notes"),
         ({"vendor": 3}, "/vendor"),
         ({"watts": 3}, "/watts"),
         ({"sources": {"watts": "x"}}, "/sources/watts"),

@@ -6,7 +6,7 @@ import pytest
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import named_job
-from perfmodel.graph.json_values import MAX_COUNT
+from perfmodel.json_values import MAX_COUNT
 from perfmodel.types import Mode
 
 

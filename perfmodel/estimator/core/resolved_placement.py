@@ -148,33 +148,14 @@ def resolve_placement(placement: Placement, catalog: Catalog) -> ResolvedPlaceme
     kinds: dict[tuple[str, str], Kind] = {}
     nodes, named = [], []
     for position, node in enumerate(placement.nodes):
-        try:
-            whole, profile = catalog.whole_and_profile(node.accelerator)
-            part = mig_part(whole, profile) if profile else None
-        except InvalidInputError as error:
-            error.pointer = f"/placement/nodes/{position}/accelerator"
-            raise
-        if part is not None and share is not None:
-            raise InvalidPlacementError(
-                "A MIG slice has its share already; leave fraction out, or name the whole card.",
-                pointer="/placement/fraction",
-            )
-        given = part or share
-        if given is None and placement.cpu_cores is not None and whole.kind == "cpu":
-            # The cores that a host has for the job, where those are not all.
-            given = core_part(whole, placement.cpu_cores / node.count)
-        held = whole if given is None else part_accelerator(whole, given)
-        key = (whole.name, given.name if given else "")
-        count = node.count * node.repeat
+        kind, mig = _look_up(placement, position, catalog, share)
+        whole = kind.accelerator.name
+        key = (whole, kind.part.name if kind.part else "")
         if key in kinds:
-            count += kinds[key].count
-        kinds[key] = Kind(accelerator=whole, count=count, held=held, part=given)
-        name = whole.name
-        if part is not None:
-            _refuse_link(node, f"/placement/nodes/{position}/link")
-            name = f"{whole.name}/{part.name}"
-        named.append(_named(node, name))
-        nodes.append(_named(node if part is None else replace(node, link="none"), whole.name))
+            kind = replace(kind, count=kind.count + kinds[key].count)
+        kinds[key] = kind
+        named.append(_named(node, f"{whole}/{mig}" if mig else whole))
+        nodes.append(_named(replace(node, link="none") if mig else node, whole))
     wholes, read_as = _with_nodes(placement, nodes), placement.read_as
     if wholes is not placement:
         written = dict.fromkeys(node.accelerator for node in placement.nodes)
@@ -188,6 +169,36 @@ def resolve_placement(placement: Placement, catalog: Catalog) -> ResolvedPlaceme
         kinds=tuple(kinds.values()),
         read_as=read_as,
     )
+
+
+def _look_up(
+    placement: Placement,
+    position: int,
+    catalog: Catalog,
+    share: AcceleratorPart | None,
+) -> tuple[Kind, str]:
+    """Return what a job holds of an entry of a placement, and the name of its MIG profile."""
+    node, here = placement.nodes[position], f"/placement/nodes/{position}"
+    try:
+        whole, profile = catalog.whole_and_profile(node.accelerator)
+        part = mig_part(whole, profile) if profile else None
+    except InvalidInputError as error:
+        error.pointer = f"{here}/accelerator"
+        raise
+    if part is not None:
+        if share is not None:
+            raise InvalidPlacementError(
+                "A MIG slice has its share already; leave fraction out, or name the whole card.",
+                pointer="/placement/fraction",
+            )
+        _refuse_link(node, f"{here}/link")
+    given = part or share
+    if given is None and placement.cpu_cores is not None and whole.kind == "cpu":
+        # The cores that a host has for the job, where those are not all.
+        given = core_part(whole, placement.cpu_cores / node.count)
+    held = whole if given is None else part_accelerator(whole, given)
+    kind = Kind(accelerator=whole, count=node.count * node.repeat, held=held, part=given)
+    return kind, "" if part is None else part.name
 
 
 def _named(node: Node, name: str) -> Node:

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
-from perfmodel.graph.json_values import shown
+from perfmodel.json_values import shown
 
 T = TypeVar("T")
 

@@ -21,8 +21,8 @@ from perfmodel.estimator.kernels.kernel_answers import (
     kernel_answers,
 )
 from perfmodel.estimator.kernels.kernel_question import KernelQuestion, KernelsQuestion
-from perfmodel.graph.json_values import MAX_COUNT
 from perfmodel.intervals import COVERAGE
+from perfmodel.json_values import MAX_COUNT
 from perfmodel.placement.collectives.collective_constants import Collective
 from perfmodel.placement.collectives.collectives import collective_time_s, sent_share
 from perfmodel.placement.fabric.groups import CommGroups

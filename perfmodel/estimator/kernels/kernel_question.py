@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.features.kernels.kernel_extents import EXTENTS, FROM_ZERO, NOT_WHOLE, Extents
 from perfmodel.features.kernels.kernel_work import DTYPES
-from perfmodel.graph.json_values import (
+from perfmodel.json_values import (
     as_count,
     as_known_text,
     as_number,

@@ -236,14 +236,11 @@ def plain_step(
         rungs += [RUNG[one.basis] for one in slow if one.basis is not None]
     if prepared.job.mode is Mode.TRAINING:
         slowest = [max(times), max(lows), max(highs)]
-        if placement.count == 1:
-            steps = [StepNumbers(time_s) for time_s in slowest]
-        else:
-            steps = one_step(
-                prepared.step.bucket_numbers, placement.fabric.world_group, slowest,
-                straggler=prepared.straggler, zero_stage=placement.fabric.plan.zero_stage,
-                accumulation_steps=prepared.job.accumulation_steps,
-            )  # fmt: skip
+        steps = one_step(
+            prepared.step.bucket_numbers, placement.fabric.world_group, slowest,
+            straggler=prepared.straggler, zero_stage=placement.fabric.plan.zero_stage,
+            accumulation_steps=prepared.job.accumulation_steps,
+        )  # fmt: skip
         step, all_samples = steps[0], placement.count * samples
         rate, at_low, at_high = [all_samples / one.step_time_s for one in steps]
         if placement.count > 1:
@@ -253,9 +250,7 @@ def plain_step(
         # Replicas of inference do not wait for each other: the slowest is stated.
         step = StepNumbers(max(times))
         rate, at_low, at_high = (
-            sum(
-                [count * samples / time for count, time in zip(placement.counts, each, strict=True)]
-            )
+            sum([n * samples / time_s for n, time_s in zip(placement.counts, each, strict=True)])
             for each in (times, lows, highs)
         )
     if placement.count > 1:

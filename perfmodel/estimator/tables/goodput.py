@@ -27,7 +27,7 @@ from perfmodel.estimator.single.plan_engine import needs_no_single, transformer_
 from perfmodel.estimator.tables.estimates import answer_cell, computing_s, on_one_of_each
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.graph.job import Job
-from perfmodel.graph.json_values import MAX_COUNT
+from perfmodel.json_values import MAX_COUNT
 from perfmodel.placement.calibration.observation import RAN_OUT_S
 from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.feeding.batch_split import AffineSteps

@@ -176,15 +176,8 @@ def step_table(steps: Sequence[Step], laws: StepLaws = _FIRST_LAWS) -> StepTable
         Without them bounds are those of the fastest clock.
     """
     lasting = [_lasting_share(step.accelerator, laws) for step in steps]
-    place: dict[int, int] = {}
-    sketches: list[StepSketch] = []
-    sketch_of = np.empty(len(steps), dtype=np.int64)
-    for position, step in enumerate(steps):
-        key = id(step.sketch)
-        if key not in place:
-            place[key] = len(sketches)
-            sketches.append(step.sketch)
-        sketch_of[position] = place[key]
+    sketches = list({id(step.sketch): step.sketch for step in steps}.values())
+    place = {id(sketch): position for position, sketch in enumerate(sketches)}
     length = np.array([len(sketch.count) for sketch in sketches], dtype=np.int64)
     return StepTable(
         sketches=tuple(sketches),
@@ -202,7 +195,7 @@ def step_table(steps: Sequence[Step], laws: StepLaws = _FIRST_LAWS) -> StepTable
         matrix=_gathered(sketches, lambda s: s.matrix).astype(np.bool_),
         wide=_gathered(sketches, lambda s: s.static[:, _ITEM]) >= _WIDE_ITEM_BYTES,
         slow_work=_gathered(sketches, slow_path_work).reshape(-1, len(SLOW_PATHS)),
-        sketch_of=sketch_of,
+        sketch_of=np.array([place[id(step.sketch)] for step in steps], dtype=np.int64),
         peaks=np.array(
             [
                 step_peaks(step, share, reached_rates=laws.reached_rates)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.graph.json_values import (
+from perfmodel.json_values import (
     as_count,
     as_known_text,
     as_number,

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.graph.json_values import as_known_text, as_object, refuse_unknown
+from perfmodel.json_values import as_known_text, as_object, refuse_unknown
 from perfmodel.types import Precision
 
 #: Bytes of a number of each type that something is kept or sent in.

@@ -11,7 +11,7 @@ from operator import attrgetter
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import parse_job
-from perfmodel.graph.json_values import (
+from perfmodel.json_values import (
     as_count,
     as_flag,
     as_number,

@@ -166,18 +166,16 @@ class _Search:
     def from_residual(self, start: FloatArray) -> Posterior:
         """Return what is found from a residual, with widths under which it is probable."""
         found = self._sought(start, np.zeros(self._mean.shape))
-        for _ in range(_ROUNDS if self._tells_apart() else 0):
+        cells = self._observed.cells
+        places = set(zip(cells.job.tolist(), cells.machine.tolist(), strict=True))
+        # One job on one machine leaves nothing to be told apart.
+        tells_apart = len(places) > 1 and not math.isinf(self._prior.freedom)
+        for _ in range(_ROUNDS if tells_apart else 0):
             wider = self._wider(found)
             if np.all(np.abs(np.log((self._own + wider) / (self._own + found.wider))) < 2 * _STILL):
                 break
             found = self._sought(start, wider)
         return found
-
-    def _tells_apart(self) -> bool:
-        """Say whether more than one job, or one job on more than one machine, was observed."""
-        cells = self._observed.cells
-        places = zip(cells.job.tolist(), cells.machine.tolist(), strict=True)
-        return not math.isinf(self._prior.freedom) and len(set(places)) > 1
 
     def _wider(self, found: Posterior) -> FloatArray:
         """Return how much wider variances are to be for what is peculiar to be probable."""

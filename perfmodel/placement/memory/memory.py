@@ -289,6 +289,13 @@ def memory_plan(plan: Plan | None, accelerator_count: int, job: Job | None = Non
         Its accumulation steps are the micro-batches of a pipeline.
     """
     plan = plan or Plan()
+    # Parameters in 16 bits stay until the backward pass; recomputed ones do not.
+    has_copies = (
+        job is not None
+        and job.mode is Mode.TRAINING
+        and job.arithmetic.is_autocast
+        and not job.activation_checkpointing
+    )
     others = plan.tensor * plan.pipeline * plan.context
     return MemoryPlan(
         data=float(plan.data or max(1, accelerator_count // others)),
@@ -303,7 +310,7 @@ def memory_plan(plan: Plan | None, accelerator_count: int, job: Job | None = Non
         schedule=plan.schedule,
         virtual_stages=float(plan.virtual_stages),
         **kept_otherwise(plan, job),
-        has_copies=job is not None and _keeps_copies(job),
+        has_copies=has_copies,
     )
 
 
@@ -351,12 +358,6 @@ def activation_share(
     words = _WORD_BYTES * job.batch_size * shape.sequence_length * shape.vocabulary
     beside = min(words * shape.has_head / most, 0.9)
     return beside + (1.0 - beside) * min(1.0, 2.0 / shape.layers)
-
-
-def _keeps_copies(job: Job) -> bool:
-    """Tell whether parameters in 16 bits stay until the backward pass; recomputed ones do not."""
-    is_mixed = job.arithmetic in (Precision.AMP_BF16, Precision.AMP_FP16)
-    return is_mixed and job.mode is Mode.TRAINING and not job.activation_checkpointing
 
 
 def expert_share(job: Job | None) -> float:

@@ -17,7 +17,7 @@ from typing import Any
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.graph.job import type_label
 from perfmodel.graph.job_form import parse_job
-from perfmodel.graph.json_values import as_text
+from perfmodel.json_values import as_text
 from perfmodel.placement.topology.instances import rented_hosts
 from perfmodel.placement.topology.links import check_link_name
 from perfmodel.placement.topology.networks import MAX_RAILS, NETWORKS, named_network

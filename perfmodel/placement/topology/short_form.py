@@ -24,7 +24,7 @@ from typing import Any
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidPlacementError, nearest_names
-from perfmodel.graph.json_values import shown
+from perfmodel.json_values import shown
 from perfmodel.placement.topology.cluster_words import cluster_form
 from perfmodel.placement.topology.networks import NETWORKS
 from perfmodel.placement.topology.topology import Network, Placement, Plan

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from perfmodel.errors import InvalidPlacementError, UnknownFieldError
-from perfmodel.graph.json_values import MAX_TEXT
+from perfmodel.json_values import MAX_TEXT
 
 Default = TypeVar("Default")
 Word = TypeVar("Word", bound=StrEnum)

@@ -166,7 +166,21 @@ class JointPredictor:
         )
         self.errors_ = ErrorScale().fit(rows, residuals / scale, weights)
         self.residuals_, self.regimes_ = residuals, regimes(table)
-        self.known_ = KnownDevices(
+        self.known_ = self._devices_of(samples, table, memory, abroad)
+        factor = held_out_factors(rows, residuals / scale, weights, task.fold)
+        scores = rung_scores(residuals / scale, factor, jobs, memory, abroad)
+        self.quantiles_ = GroupQuantiles.fit(scores, groups(table), self.settings.coverage)
+        return self
+
+    def _devices_of(
+        self,
+        samples: Sequence[StepSample],
+        table: StepTable,
+        memory: JobMemory,
+        abroad: JobMemory,
+    ) -> KnownDevices:
+        """Return what is known of devices after learning, with no records beside those."""
+        return KnownDevices(
             trained=tuple(sorted(set(table.devices))),
             makers=tuple(sorted({maker_of(s.step.accelerator) for s in samples})),
             frameworks=tuple(sorted({Framework.of(s.step.software) for s in samples})),
@@ -176,10 +190,6 @@ class JointPredictor:
             abroad=abroad,
             halfway=memory.between(abroad, HEARD_BY_RECORDS),
         )
-        factor = held_out_factors(rows, residuals / scale, weights, task.fold)
-        scores = rung_scores(residuals / scale, factor, jobs, memory, abroad)
-        self.quantiles_ = GroupQuantiles.fit(scores, groups(table), self.settings.coverage)
-        return self
 
     def task_of(self, samples: Sequence[StepSample]) -> FitTask:
         """Return what members learn from some steps, and how."""

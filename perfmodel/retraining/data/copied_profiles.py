@@ -70,18 +70,13 @@ def copy_profiles(
         raise StoreError(
             f"Records cannot be copied for the snapshot: {error}. Check the free space."
         ) from error
-    campaign_of = {
-        (one.accelerator, one.workload_hash, one.measured_at): one.campaign for one in campaigns
-    }
+    words = {key: f"{folder}/{key[0]}" for key, folder in folder_of.items()}
+    for one in campaigns:
+        key = one.accelerator, one.workload_hash, one.measured_at
+        words[key] = f"{CAMPAIGNS}/{one.campaign}"
     by_source: dict[str, list[StepRecord]] = {}
     for record in ProfileStore(into).steps():
-        key = _key(record)
-        folder_word = folder_of.get(key, folders[0].name)
-        source = (
-            f"{CAMPAIGNS}/{campaign_of[key]}"
-            if key in campaign_of
-            else f"{folder_word}/{record.accelerator}"
-        )
+        source = words.get(_key(record), f"{folders[0].name}/{record.accelerator}")
         by_source.setdefault(source, []).append(record)
     return CopiedProfiles(
         records={source: tuple(found) for source, found in sorted(by_source.items())},

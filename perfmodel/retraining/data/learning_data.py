@@ -106,12 +106,11 @@ def read_learning_data(
     public = read_public(snapshot)
     published = [one for name in STEP_FORMATS if name in public for one in public[name].steps]
     corpus = build_corpus(published, cache=cache, engine=engine, progress=progress)
-    dropped = Counter({**found.dropped}) + Counter(corpus.dropped) + Counter(unread)
     others = [*corpus.samples]
-    for cell, sample in steps.found():
-        if cell.numbers not in judged:
-            others.append(sample)
-    dropped += steps.dropped
+    others += [sample for cell, sample in steps.found() if cell.numbers not in judged]
+    dropped: Counter[str] = Counter()
+    for one in (found.dropped, corpus.dropped, unread, steps.dropped):
+        dropped.update(one)
     heard = bool(others) or own_steps
     own, alone = told_apart(
         profile_corpus(store, cache=cache, chosen=chosen).samples if heard else ()

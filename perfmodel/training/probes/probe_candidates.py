@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from perfmodel.graph.job import Job
 from perfmodel.placement.memory.memory import memory_estimate
 from perfmodel.predictors.folds import Progress
 from perfmodel.training.captures.capture_key import capture_key
-from perfmodel.training.captures.kept_sketches import KeptSketch, kept_sketches
+from perfmodel.training.captures.kept_sketches import kept_sketches
 from perfmodel.training.probes.device_shares import DeviceShares
 from perfmodel.training.probes.measuring_time import measuring_s
 from perfmodel.training.probes.probe_plan import (
@@ -125,13 +125,7 @@ def plan_probes(
     """
     chooser = chooser or DeviceShares()
     found = list(candidate_jobs(spec, modes) if jobs is None else jobs)
-    kept, _ = kept_sketches({capture_key(job): job for job in found}, progress=progress)
-    fitting = _fitting(found, spec, kept)
-    if not fitting:
-        raise InvalidInputError(
-            f"None of {len(found)} candidate workloads can be captured and fits into the memory "
-            f"of {spec.name}; name smaller ones."
-        )
+    fitting = _fitting(found, spec, progress)
     steps = [step for _, step in fitting]
     features = np.asarray(chooser.device_features(steps))
     prior, noise = prior_of(chooser, spec.name), noise_with_misfit(features, chooser.noise_)
@@ -159,12 +153,19 @@ def plan_probes(
 
 
 def _fitting(
-    jobs: Sequence[Job], spec: AcceleratorSpec, kept: Mapping[str, KeptSketch]
+    jobs: Sequence[Job], spec: AcceleratorSpec, progress: Progress | None
 ) -> list[tuple[Job, Step]]:
-    """Return the jobs that could be captured and that fit into the memory of a device."""
+    """Return the jobs that can be captured and that fit into the memory of a device; some do."""
     by_key = {capture_key(job): job for job in jobs}
-    return [
+    kept, _ = kept_sketches(by_key, progress=progress)
+    fitting = [
         (job, Step.of_job(job, kept[key].sketch, spec))
         for key, job in by_key.items()
         if key in kept and memory_estimate(kept[key].peak_tensor_bytes, spec).fits
     ]
+    if not fitting:
+        raise InvalidInputError(
+            f"None of {len(jobs)} candidate workloads can be captured and fits into the memory "
+            f"of {spec.name}; name smaller ones."
+        )
+    return fitting

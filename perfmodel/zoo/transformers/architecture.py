@@ -12,7 +12,7 @@ import torch
 
 from perfmodel.errors import InvalidInputError, MissingExtraError, UnknownModelError
 from perfmodel.graph.job import Job
-from perfmodel.graph.json_values import shown
+from perfmodel.json_values import shown
 from perfmodel.zoo.libraries import import_timm, import_transformers
 from perfmodel.zoo.size_check import check_size
 from perfmodel.zoo.structure_check import names_in, structure_of

@@ -16,7 +16,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from perfmodel.errors import InvalidInputError, PerfModelError
-from perfmodel.graph.json_values import shown
+from perfmodel.json_values import shown
 from service.adapters.kubernetes.affinity import (
     ALLOWED,
     LEAST_SHARE,

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from perfmodel.campaigns.doubted import doubted_jobs, enter_doubted
 from perfmodel.campaigns.policy import parse_policy
 from perfmodel.feedback.drift_state import MOST_ALARMS
-from perfmodel.graph.json_values import as_object, refuse_unknown
+from perfmodel.json_values import as_object, refuse_unknown
 from service.access.access_policy import caller_of
 from service.dispatch.dispatcher import dispatcher_of
 from service.feedback.drift_report import DriftReport

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from perfmodel.errors import InvalidInputError, OvertakenError
-from perfmodel.graph.json_values import as_object, as_text, refuse_unknown
+from perfmodel.json_values import as_object, as_text, refuse_unknown
 from perfmodel.predictors.registry import PREDICTORS
 from perfmodel.retraining.settings import JOINT_SETTINGS, parse_settings
 from perfmodel.retraining.told import retraining_to_dict

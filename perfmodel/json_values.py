@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -56,7 +57,8 @@ def as_count(name: str, value: object, pointer: str) -> int:
 def as_number(name: str, value: object, pointer: str, *, least: float | None = None) -> float:
     """Return a finite number above 0, or from ``least`` on."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    good = number and math.isfinite(value)  # type: ignore[arg-type]
+    # An integer beyond the floats would overflow instead of comparing as infinite.
+    good = number and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
     if not good or (value <= 0 if least is None else value < least):  # type: ignore[operator]
         wanted = "above 0" if least is None else f"of {least:g} or more"
         raise InvalidInputError(
