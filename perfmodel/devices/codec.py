@@ -91,7 +91,8 @@ def spec_from_dict(plain: Mapping[str, Any], *, pointer: str = "") -> Accelerato
     for read, names in _READ.items():
         for name in names:
             given = plain.get(name)
-            if given is not None and (name, given) != ("notes", ""):
+            is_blank = name == "notes" and isinstance(given, str) and not given.strip()
+            if given is not None and not is_blank:
                 values[name] = read(name, given, f"{pointer}/{name}")
     values["peak_flops"] = _rates(plain["peak_flops"], f"{pointer}/peak_flops")
     values["sources"] = _sources(plain.get("sources", {}), f"{pointer}/sources")

@@ -41,11 +41,12 @@ def _line(spec: AcceleratorSpec) -> tuple[str, str, str]:
 def is_weaker(spec: AcceleratorSpec, other: AcceleratorSpec) -> bool:
     """Tell whether a sister has less of something than another one, and nothing more than it.
 
-    Power limit, cores, clock, bandwidth of memory and the peaks of all types are compared; how much
-    memory there is makes no step faster.
+    Power limit, cores, clock, bandwidth of memory and the peaks of all types are compared as far as
+    they are known of both; how much memory there is makes no step faster.
 
     Examples
     --------
+    >>> import dataclasses
     >>> from perfmodel.devices.catalog import Catalog
     >>> card, module = map(Catalog.default().get, ("A100-PCIe-80GB", "A100-SXM4-80GB"))
     >>> is_weaker(card, module), is_weaker(module, card), is_weaker(card, card)
@@ -53,12 +54,16 @@ def is_weaker(spec: AcceleratorSpec, other: AcceleratorSpec) -> bool:
     >>> less, more = map(Catalog.default().get, ("A100-SXM4-40GB", "A100-SXM4-80GB"))
     >>> is_weaker(less, more), is_weaker(more, less)
     (True, False)
+    >>> unstated = dataclasses.replace(more, tdp_w=None)
+    >>> is_weaker(unstated, more), is_weaker(more, unstated)
+    (False, False)
     """
-    pairs = [
-        (spec.tdp_w or 0.0, other.tdp_w or 0.0),
+    facts = [
+        (spec.tdp_w, other.tdp_w),
         (spec.bandwidth_bytes_per_s, other.bandwidth_bytes_per_s),
-        (spec.core_count or 0.0, other.core_count or 0.0),
-        (spec.clock_hz or 0.0, other.clock_hz or 0.0),
-        *((rate, other.peak_flops.get(name, 0.0)) for name, rate in spec.peak_flops.items()),
+        (spec.core_count, other.core_count),
+        (spec.clock_hz, other.clock_hz),
+        *((rate, other.peak_flops.get(name)) for name, rate in spec.peak_flops.items()),
     ]
+    pairs = [(one, two) for one, two in facts if one is not None and two is not None]
     return all(one <= two for one, two in pairs) and any(one < two for one, two in pairs)

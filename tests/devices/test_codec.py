@@ -38,7 +38,7 @@ specs = st.builds(
     link=st.none() | text,
     link_bandwidth_bytes_per_s=st.none() | positive,
     sources=st.dictionaries(st.sampled_from(["*", "year", "tdp_w"]), text).map(MappingProxyType),
-    notes=st.text(max_size=30),
+    notes=st.just("") | text,
 )
 
 TOY = {
@@ -51,6 +51,10 @@ TOY = {
     "memory_bytes": 1e9,
     "bandwidth_bytes_per_s": 1e11,
 }
+
+
+def test_blank_notes_are_none():
+    assert spec_from_dict({**TOY, "notes": " \r"}).notes == ""
 
 
 @settings(max_examples=20)

@@ -160,6 +160,9 @@ class JobMemory:
         Variance of one cell that nothing shares.
     """
 
+    def __init__(self) -> None:
+        self._inverses: dict[str, FloatArray] = {}
+
     def fit(self, jobs: Sequence[str], cells: IntArray, residuals: FloatArray) -> JobMemory:
         """Keep residuals and learn what cells of a job share.
 
@@ -179,6 +182,7 @@ class JobMemory:
         clipped = np.clip(residuals, -_CLIP, _CLIP)
         self.variances_, total = _fit_variances(groups, cells, clipped)
         self.noise_ = max(total - float(self.variances_.sum()), 0.05 * total, 1e-5)
+        self._inverses = {}
         self.cells_ = {str(names[group[0]]): (cells[group], residuals[group]) for group in groups}
         return self
 
@@ -190,7 +194,7 @@ class JobMemory:
     def without_cells(self) -> JobMemory:
         """Return a memory that expects the same of jobs and knows the cells of none."""
         empty = copy.copy(self)
-        empty.cells_ = {}
+        empty.cells_, empty._inverses = {}, {}
         return empty
 
     def between(self, other: JobMemory, share: float) -> JobMemory:
@@ -236,8 +240,7 @@ class JobMemory:
         prior = self.prior_variance_
         if known is None:
             return Recalled(mean=0.0, variance=prior, prior_variance=prior, cells=0)
-        cells, residuals = known
-        return self._krige(cells, residuals, cell)
+        return self._krige(*known, self._inverse(job), cell)
 
     def expect(self, job: str, cells: IntArray) -> FloatArray:
         """Return the covariance of the residuals of cells of a job that are about to be measured.
@@ -256,12 +259,22 @@ class JobMemory:
         if known is None:
             return own
         shared = _shared(known[0], cells) @ self.variances_
-        return np.asarray(own - shared.T @ np.linalg.solve(self._covariance(known[0]), shared))
+        return np.asarray(own - shared.T @ self._inverse(job) @ shared)
 
-    def _krige(self, cells: IntArray, residuals: FloatArray, cell: IntArray) -> Recalled:
+    def _inverse(self, job: str) -> FloatArray:
+        """Return the inverse covariance of a job's cells, which every answer needs again."""
+        found = self._inverses.get(job)
+        if found is None:
+            found = np.asarray(np.linalg.inv(self._covariance(self.cells_[job][0])))
+            self._inverses[job] = found
+        return found
+
+    def _krige(
+        self, cells: IntArray, residuals: FloatArray, inverse: FloatArray, cell: IntArray
+    ) -> Recalled:
         prior = self.prior_variance_
         to_cell = _shared(cells, cell[None, :])[:, 0] @ self.variances_
-        weights = np.linalg.solve(self._covariance(cells), to_cell)
+        weights = inverse @ to_cell
         on_device, alike = matches(cells, cell)
         return Recalled(
             mean=float(weights @ residuals),
@@ -301,6 +314,7 @@ class JobMemory:
             return float(np.mean(errors)) if errors else share
 
         self.noise_ = fitted * min(_NOISE_SHARES, key=error)
+        self._inverses = {}
 
     def left_out(self, job: str, position: int, *, device: bool) -> Recalled:
         """Return what the other cells of a job say about one: all others, or other devices."""
@@ -312,7 +326,8 @@ class JobMemory:
         prior = self.prior_variance_
         if not keep.any():
             return Recalled(mean=0.0, variance=prior, prior_variance=prior, cells=0)
-        return self._krige(cells[keep], residuals[keep], cells[position])
+        inverse = np.asarray(np.linalg.inv(self._covariance(cells[keep])))
+        return self._krige(cells[keep], residuals[keep], inverse, cells[position])
 
 
 def matches(cells: IntArray, cell: IntArray) -> tuple[bool, bool]:

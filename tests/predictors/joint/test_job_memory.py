@@ -169,8 +169,8 @@ def test_both_half_precisions_are_one() -> None:
     assert len({cell_of(replace(base, precision=half)) for half in halves}) == 1
 
 
-def test_cells_of_other_devices_are_believed_as_far_as_they_are_right() -> None:
-    # Every cell of a job has one residual; one job in twenty is far off and inflates the noise.
+def _few_far_off() -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Every cell of a job has one residual; one job in twenty is far off and inflates the noise."""
     rng = np.random.default_rng(2)
     names, cells, residuals = [], [], []
     for job in range(300):
@@ -179,7 +179,11 @@ def test_cells_of_other_devices_are_believed_as_far_as_they_are_right() -> None:
             names.append(f"job{job}")
             cells.append(_cell(device))
             residuals.append(own + (8.0 * rng.standard_normal() if job % 20 == 0 else 0.0))
-    memory = JobMemory().fit(names, np.array(cells), np.array(residuals))
+    return names, np.array(cells), np.array(residuals)
+
+
+def test_cells_of_other_devices_are_believed_as_far_as_they_are_right() -> None:
+    memory = JobMemory().fit(*_few_far_off())
     before = memory.noise_
     memory.listen_across_devices()
     assert memory.noise_ == pytest.approx(0.05 * before)
@@ -197,6 +201,18 @@ def test_noise_that_is_real_stays() -> None:
     # Cells that say nothing of each other: whatever share of it, nothing is recalled.
     assert memory.noise_ <= before
     assert abs(memory.left_out("job1", 0, device=True).mean) < 0.3
+
+
+def test_what_is_kept_of_a_job_follows_what_is_learned_later() -> None:
+    names, cells, residuals = _few_far_off()
+    memory, other = (JobMemory().fit(names, cells, residuals) for _ in range(2))
+    before = memory.recall("job1", _cell(9))
+    for one in (memory, other):
+        one.listen_across_devices()
+    assert memory.recall("job1", _cell(9)) == other.recall("job1", _cell(9)) != before
+    memory.fit(names, cells, 2 * residuals)
+    again = JobMemory().fit(names, cells, 2 * residuals)
+    assert memory.recall("job1", _cell(9)) == again.recall("job1", _cell(9))
 
 
 def test_codes_of_software_say_what_they_stand_for() -> None:
