@@ -3,8 +3,8 @@
 Public measurements are read from ``--data`` (or PERFMODEL_DATA); without them only the profiles
 of this project are judged. Captured sketches are kept (PERFMODEL_CACHE): the first run captures
 every model once, which takes about 20 minutes on two cores and does not count for the times below.
-On two cores the full form took 83 minutes, with other work beside it for the first half hour (aim:
-90), and the fast form 7.4 with nothing beside it (aim: 10).
+On two cores the fast form takes 27 minutes with all tables of today (aim: 10). The full form took
+83 (aim: 90) when fewer tables were judged, and was not timed since.
 """
 
 from __future__ import annotations
