@@ -66,6 +66,7 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
 
     config = Config()
     config.set_main_option("script_location", str(_SCRIPTS).replace("%", "%%"))
+    config.set_main_option("recursive_version_locations", "true")
     config.attributes["connection"] = connection
     try:
         command.upgrade(config, revision)

@@ -109,12 +109,12 @@ OWNERS = Table(
     Column("created_at", String(32), nullable=False),
 )
 
-#: Measured steps. ``revision`` is that of the transaction which brought them; ``reason`` says why
-#: one is quarantined, ``reporter`` who sent it (empty where that was not written down),
-#: ``software`` the versions it was measured with, as JSON, where they were stated beside the job.
 #: What ran out of memory has an infinite time; no other is as long.
 RAN_OUT_BEYOND_S = "1e300"
 
+#: Measured steps. ``revision`` is that of the transaction which brought them; ``reason`` says why
+#: one is quarantined, ``reporter`` who sent it (empty where that was not written down),
+#: ``software`` the versions it was measured with, as JSON, where they were stated beside the job.
 OBSERVATIONS = Table(
     "observations",
     METADATA,

@@ -38,9 +38,9 @@ _ENCRYPTED = 1
 #: What begins at a root, or climbs out of the folder that it is unpacked to.
 _OUTSIDE = re.compile(r"^[/\\]|^[A-Za-z]:|(?:^|[/\\])\.\.(?:[/\\]|$)")
 _PACKED_AS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+#: What the libraries raise of damaged archives; zipfile RuntimeErrors of several meanings.
 _FAILURES = (
-    tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError,
-    RuntimeError,
+    tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError,
 )  # fmt: skip
 
 

@@ -1,0 +1,1 @@
+"""Migrations that change tables: columns, keys, indexes."""
