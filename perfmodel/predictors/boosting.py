@@ -209,14 +209,6 @@ class Booster:
             )
 
 
-def stored_columns(folder: Path, stem: str) -> tuple[str, ...]:
-    """Return the names of the columns that a stored booster reads; none where they are damaged."""
-    try:
-        return tuple(json.loads((folder / f"{stem}.golden.json").read_text())["columns"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ()
-
-
 def _xgboost() -> Any:
     try:
         import xgboost

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -148,17 +147,6 @@ def test_devices_are_adapted_one_after_the_other(adapted: Path, tmp_path: Path) 
     assert [a.time_s for a in _answers(both, NEW)] == [a.time_s for a in _answers(adapted, NEW)]
     (found, *_) = _answers(both, "Gpu-S")
     assert f"{len(more)} records of Gpu-S into account, beside those of" in found.warnings[0]
-
-
-def test_facts_from_before_records_were_counted_are_read(version: Path, tmp_path: Path) -> None:
-    folder = tmp_path / JOINT
-    shutil.copytree(version / JOINT, folder)
-    facts = json.loads((folder / FACTS).read_text())
-    assert facts.pop("records") == {}
-    (folder / FACTS).write_text(json.dumps(facts))
-    joint = load_joint(folder)
-    assert joint.known_.beliefs.records == {}
-    assert facts_bytes(joint) == (version / JOINT / FACTS).read_bytes()
 
 
 def test_records_leave_less_to_be_learned_of_a_device(version: Path, adapted: Path) -> None:

@@ -21,15 +21,14 @@ CORPUS = world.samples(("Gpu-S",))
 FOLD_OF = {"family0": 2, "family1": 2, "family2": 0}
 
 
-def _facts(fold_of: dict[str, int], *, by_kind: bool = True) -> bytes:
+def _facts(fold_of: dict[str, int]) -> bytes:
     """What a predictor notes of its jobs; one that no member left out has the fold -1."""
-    jobs = {job_key(one.step, by_kind=by_kind): fold_of.get(one.family, -1) for one in CORPUS}
+    jobs = {job_key(one.step): fold_of.get(one.family, -1) for one in CORPUS}
     return json.dumps({"jobs": sorted(jobs.items())}).encode()
 
 
-@pytest.mark.parametrize("by_kind", [True, False])
-def test_folds_are_read_off_the_jobs_of_a_version(by_kind: bool) -> None:
-    assert families_in(_facts(FOLD_OF, by_kind=by_kind), CORPUS) == FOLD_OF
+def test_folds_are_read_off_the_jobs_of_a_version() -> None:
+    assert families_in(_facts(FOLD_OF), CORPUS) == FOLD_OF
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"{}", b'{"jobs": [["a"]]}', b'{"jobs": 3}'])

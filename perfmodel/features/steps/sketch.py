@@ -133,11 +133,8 @@ class StepSketch:
         Raises
         ------
         KeyError
-            Something is missing. Recursions may be, where there is no recurrent layer: there were
-            sketches before them.
+            Something is missing.
         """
-        if "recursion" not in arrays and not np.isin(arrays["op_class"], _RECURRENT).any():
-            arrays = {**arrays, "recursion": np.zeros((len(arrays["ops"]), len(NO_RECURSION)))}
         values = {f.name: arrays[f.name] for f in fields(cls) if f.name != "class_of_node"}
         values["ops"] = tuple(str(op) for op in values["ops"])
         values["content_hash"] = str(values["content_hash"])

@@ -112,7 +112,6 @@ def slow_path_rates(
     torch_version: float,
     bandwidth_bytes_per_s: float,
     parts_bytes: float,
-    recursion: bool,
 ) -> list[float]:
     """Return the seconds that a unit of each slow path costs, see :data:`SLOW_PATHS`.
 
@@ -127,23 +126,21 @@ def slow_path_rates(
     parts_bytes : float
         Of a score of attention that is computed by its parts, see :func:`bytes_of_parts`; 0 where
         a kernel is fused.
-    recursion : bool
-        Steps of a recurrent layer wait for each other; predictors from before that law took them
-        for one product.
 
     Examples
     --------
     A score in full precision on a card of 1 TB/s: 32 B / (0.85 * 1e12 B/s).
 
     >>> [f"{seconds:.2e}" for seconds in slow_path_rates(gpu=True, fused=False,
-    ...     torch_version=2.6, bandwidth_bytes_per_s=1e12, parts_bytes=0.0, recursion=True)]
+    ...     torch_version=2.6, bandwidth_bytes_per_s=1e12, parts_bytes=0.0)]
     ['3.76e-11', '3.00e-07', '0.00e+00', '2.00e-05', '1.18e-12']
     """
     if not gpu:
         return [0.0] * len(SLOW_PATHS)
     byte_s = 1.0 / (_STREAMING * bandwidth_bytes_per_s)
     turn_s = 0.0 if fused else _TURN_S
-    again = [_RECURSION_S, byte_s] if recursion else [0.0, 0.0]
+    # Steps of a recurrent layer wait for each other.
+    again = [_RECURSION_S, byte_s]
     if parts_bytes > 0:
         return [0.0, turn_s, parts_bytes * byte_s, *again]
     passing = _FULL_BYTES if torch_version >= _FULL_PRECISION_TORCH else _HALF_BYTES

@@ -51,16 +51,11 @@ ROW_COLUMNS: tuple[str, ...] = (
     "fused_launch",
     *(f"{name.removesuffix('_mod_16')}_aligned_{by}" for name in _ALIGNED for by in _ALIGNMENTS),
 )
-#: New columns go to the end: predictors trained before them read those that they know.
 SETTING_COLUMNS: tuple[str, ...] = (
     "training", "channels_last", "wide", "autocast", "bfloat", "int8", "fused", "onnxruntime",
     "cpu", "torch_version", "before_torch_2", "alone", "tensorflow", "another_framework",
 )  # fmt: skip
-#: Settings and facts that predictors trained with earlier versions do not read.
-LATER_SETTINGS = ("tensorflow", "another_framework")
-LATER_FACTS = ("amd_gpu",)
-#: Facts of a device, each a logarithm around a typical value, or 1 where it is so. As settings,
-#: new ones go to the end.
+#: Facts of a device, each a logarithm around a typical value, or 1 where it is so.
 DEVICE_FACTS: tuple[str, ...] = (
     "matrix_to_vector", "matrix_to_power", "matrix_to_bandwidth", "cores", "clock", "cpu",
     "amd_gpu",
@@ -135,47 +130,14 @@ class StepTable:
         return np.asarray(self.settings[:, SETTING_COLUMNS.index("fused")] > 0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepLaws:
-    """Which laws of steps a predictor was fitted under, of those that the first ones did not know.
-
-    Parameters
-    ----------
-    power_limited : bool
-        GPUs compute at the clock that their power limit leaves them, where their maker states none
-        that lasts (:func:`~perfmodel.devices.power_limit.lasting_share`).
-    attention_by_release : bool
-        Attention is computed by its parts where the release has no fused kernel
-        (:func:`~perfmodel.features.steps.slow_paths.bytes_of_parts`).
-    recursion : bool
-        Steps of recurrent layers wait for each other.
-    reached_rates : bool
-        What a CPU's maker states counts as far as CPUs reach it, since measured rates are what was
-        reached (:mod:`~perfmodel.devices.processors.reached_rates`).
-    """
-
-    power_limited: bool = False
-    attention_by_release: bool = False
-    recursion: bool = False
-    reached_rates: bool = False
-
-
-#: What the first predictors were fitted under, and what new ones are.
-_FIRST_LAWS = StepLaws()
-LATEST_LAWS = StepLaws(
-    power_limited=True, attention_by_release=True, recursion=True, reached_rates=True
-)
-
-
-def step_table(steps: Sequence[Step], laws: StepLaws = _FIRST_LAWS) -> StepTable:
+def step_table(steps: Sequence[Step], *, as_stated: bool = False) -> StepTable:
     """Lay steps out as flat arrays; a sketch that several steps share is laid out once.
 
     Parameters
     ----------
-    laws : StepLaws
-        Without them bounds are those of the fastest clock.
+    as_stated : bool
+        Peaks are those that makers state to last, whatever devices reach of them.
     """
-    lasting = [_lasting_share(step.accelerator, laws) for step in steps]
     sketches = list({id(step.sketch): step.sketch for step in steps}.values())
     place = {id(sketch): position for position, sketch in enumerate(sketches)}
     length = np.array([len(sketch.count) for sketch in sketches], dtype=np.int64)
@@ -196,16 +158,9 @@ def step_table(steps: Sequence[Step], laws: StepLaws = _FIRST_LAWS) -> StepTable
         wide=_gathered(sketches, lambda s: s.static[:, _ITEM]) >= _WIDE_ITEM_BYTES,
         slow_work=_gathered(sketches, slow_path_work).reshape(-1, len(SLOW_PATHS)),
         sketch_of=np.array([place[id(step.sketch)] for step in steps], dtype=np.int64),
-        peaks=np.array(
-            [
-                step_peaks(step, share, reached_rates=laws.reached_rates)
-                for step, share in zip(steps, lasting, strict=True)
-            ]
-        ).reshape(-1, 7),
-        boost=np.array([1.0 / share for share in lasting]),
-        slow_rates=np.array([_slow_rates(step, laws) for step in steps]).reshape(
-            -1, len(SLOW_PATHS)
-        ),
+        peaks=np.array([step_peaks(step, as_stated=as_stated) for step in steps]).reshape(-1, 7),
+        boost=np.array([1.0 / _lasting(step.accelerator, as_stated=as_stated) for step in steps]),
+        slow_rates=np.array([_slow_rates(step) for step in steps]).reshape(-1, len(SLOW_PATHS)),
         settings=np.array([step_settings(s) for s in steps], dtype=np.float32).reshape(
             -1, len(SETTING_COLUMNS)
         ),
@@ -245,25 +200,15 @@ def sketch_rows(sketch: StepSketch) -> npt.NDArray[np.float32]:
     ).astype(np.float32)
 
 
-def _lasting_share(spec: AcceleratorSpec, laws: StepLaws) -> float:
-    share = lasting_share(spec) if laws.power_limited else spec.sustained_share
-    return share * arithmetic_share(spec) if laws.reached_rates else share
+def _lasting(spec: AcceleratorSpec, *, as_stated: bool) -> float:
+    """Return the share of the peak arithmetic that lasts, as stated or as it is reached."""
+    return spec.sustained_share if as_stated else lasting_share(spec) * arithmetic_share(spec)
 
 
-def step_peaks(
-    step: Step, lasting: float | None = None, *, reached_rates: bool = False
-) -> list[float]:
-    """Return the rates at which a step can last: see :attr:`StepTable.peaks`.
-
-    Parameters
-    ----------
-    lasting : float or None
-        Share of the peak arithmetic that lasts; None: what its maker states.
-    reached_rates : bool
-        As in :class:`StepLaws`; of bandwidth.
-    """
+def step_peaks(step: Step, *, as_stated: bool = False) -> list[float]:
+    """Return the rates at which a step can last, as for :func:`step_table`."""
     spec, precision = step.accelerator, step.precision
-    lasting = spec.sustained_share if lasting is None else lasting
+    lasting = _lasting(spec, as_stated=as_stated)
     share = device_share(step.accelerator, step.threads) * lasting
     narrow = spec.flops_per_s(precision, Engine.MATRIX)
     wide = narrow
@@ -273,23 +218,21 @@ def step_peaks(
         narrow * share * spec.reachable_share(precision),
         wide * share,
         spec.flops_per_s(Precision.FP32, Engine.VECTOR) * share,
-        spec.bandwidth_bytes_per_s * (stream_share(spec) if reached_rates else 1.0),
+        spec.bandwidth_bytes_per_s * (1.0 if as_stated else stream_share(spec)),
         spec.cache_bytes or 1e6,
         (spec.core_count or 1) * device_share(step.accelerator, step.threads),
         (spec.clock_hz or 1.5e9) * lasting,
     ]
 
 
-def _slow_rates(step: Step, laws: StepLaws) -> list[float]:
-    fused, torch = step.compiler in FUSING, torch_version(step.software)
-    parts_bytes = bytes_of_parts(step.precision, step.software, fused=fused)
+def _slow_rates(step: Step) -> list[float]:
+    fused = step.compiler in FUSING
     return slow_path_rates(
         gpu=step.accelerator.kind == "gpu",
         fused=fused,
-        torch_version=torch,
+        torch_version=torch_version(step.software),
         bandwidth_bytes_per_s=step.accelerator.bandwidth_bytes_per_s,
-        parts_bytes=parts_bytes if laws.attention_by_release else 0.0,
-        recursion=laws.recursion,
+        parts_bytes=bytes_of_parts(step.precision, step.software, fused=fused),
     )
 
 

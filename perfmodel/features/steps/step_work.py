@@ -30,7 +30,7 @@ class StepWork:
 
 def step_work(steps: Sequence[Step]) -> StepWork:
     """Return the work of each step; where a compiler fuses, operands within a kernel are free."""
-    table = step_table(steps)
+    table = step_table(steps, as_stated=True)
     found = [_work(table, step) for step in range(len(steps))]
     roofline_s, calls = np.array(found, dtype=np.float64).reshape(-1, 2).T
     return StepWork(roofline_s=roofline_s, calls=calls)

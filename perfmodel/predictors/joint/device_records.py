@@ -29,7 +29,6 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from perfmodel.features.arrays import FloatArray, IntArray
-from perfmodel.features.steps.whole_step import SHAPE_COLUMNS
 from perfmodel.predictors.joint.device_beliefs import DeviceEffect
 from perfmodel.predictors.joint.job_memory import JobMemory, Recalled, matches
 from perfmodel.predictors.joint.kinship import SPREADS, kinship, log_posterior
@@ -220,9 +219,6 @@ class DeviceRecords:
             Columns of different lengths.
         """
         jobs = tuple(str(job) for job in stored["jobs"])
-        # Files from before shapes were kept: what goes with them is not known.
-        unknown = np.full((len(jobs), len(SHAPE_COLUMNS)), np.nan)
-        stored = {"shapes": unknown, "spread": 0.0, **stored}
         arrays: dict[str, Any] = {
             name: np.array(stored[name], dtype=np.int64 if name == "cells" else np.float64)
             for name in _ARRAYS

@@ -46,18 +46,12 @@ _ON = "@"
 _FRAMEWORK = 100
 
 
-def job_key(step: Step, *, by_kind: bool = True) -> str:
+def job_key(step: Step) -> str:
     """Return the key of the job of a step: its architecture, and the kind of its device.
 
     What is peculiar to an architecture on GPUs lies in other libraries than what is on CPUs.
-
-    Parameters
-    ----------
-    by_kind : bool
-        Predictors from before took an architecture for one job on all kinds of device.
     """
-    architecture = architecture_key(step.sketch, step.batch_size)
-    return f"{architecture}{_ON}{step.accelerator.kind}" if by_kind else architecture
+    return f"{architecture_key(step.sketch, step.batch_size)}{_ON}{step.accelerator.kind}"
 
 
 def architecture_of(job: str) -> str:
@@ -65,8 +59,8 @@ def architecture_of(job: str) -> str:
 
     Examples
     --------
-    >>> architecture_of("0123456789abcdef@gpu"), architecture_of("0123456789abcdef")
-    ('0123456789abcdef', '0123456789abcdef')
+    >>> architecture_of("0123456789abcdef@gpu")
+    '0123456789abcdef'
     """
     return job.partition(_ON)[0]
 

@@ -69,7 +69,6 @@ from perfmodel.predictors.predictor_checks import SHORTEST_STEP_S
 from perfmodel.predictors.step_models.asked_table import ANSWERED_AT_ONCE
 from perfmodel.predictors.step_models.error_scale import ErrorScale, held_out_factors
 from perfmodel.predictors.step_models.node_net import RowParts
-from perfmodel.predictors.step_models.whole_boost import WholeBoost
 from perfmodel.types import Basis, Framework, Mode, Precision
 
 #: Digits to which records are kept: fewer than measurements repeat.
@@ -81,9 +80,6 @@ _SHAPE_DIGITS = 2
 _TRUST_IN_ALL = 0.4
 #: Cells of a job after which a training step is answered half by that member.
 _CELLS_TO_TRUST = 8.0
-#: Width of the intervals of a new job, answered by all members together, over that of the single
-#: members on the families they had not seen, where widths follow distances.
-_ALL_TOGETHER = 0.87
 _POOLED = (
     "Too few measurements of this mode and compiler on this kind of device to calibrate an "
     "interval of their own; it is that of all together."
@@ -118,8 +114,6 @@ class JointPredictor:
         self.known_folds = dict(known_folds or {})
         self.engine = engine or LocalEngine()
         self.report = report
-        self.errors_: ErrorScale | None = None
-        self.untold_: WholeBoost | None = None
 
     # -- learning -----------------------------------------------------------------------------
 
@@ -151,7 +145,7 @@ class JointPredictor:
         residuals = logs - (weight * net + (1.0 - weight) * boost)
         self.spread_ = spreads(regimes(table), residuals)
         scale = of_regime(self.spread_, regimes(table))
-        jobs = [self.job_of(sample.step) for sample in samples]
+        jobs = [job_key(sample.step) for sample in samples]
         cells = np.array([cell_of(sample.step) for sample in samples], dtype=np.int64)
         memory = JobMemory().fit(jobs, cells, residuals / scale)
         abroad = JobMemory().fit(jobs, cells, (logs - net) / scale)
@@ -193,7 +187,7 @@ class JointPredictor:
 
     def task_of(self, samples: Sequence[StepSample]) -> FitTask:
         """Return what members learn from some steps, and how."""
-        table = self.table_of([sample.step for sample in samples])
+        table = step_table([sample.step for sample in samples])
         rows, reference = whole_rows(table)
         return FitTask(
             table=table,
@@ -204,14 +198,6 @@ class JointPredictor:
             fold=even_folds([s.family for s in samples], self.settings.folds, self.known_folds),
             settings=self.settings,
         )
-
-    def table_of(self, steps: Sequence[Step]) -> StepTable:
-        """Lay steps out as this predictor looks at them."""
-        return step_table(steps, self.settings.laws)
-
-    def job_of(self, step: Step) -> str:
-        """Return the key of the job of a step, as this predictor tells jobs apart."""
-        return job_key(step, by_kind=self.settings.jobs_by_kind)
 
     def _beliefs(self, table: StepTable) -> DeviceBeliefs:
         """Return how far devices lie from what their facts say, before any record since."""
@@ -230,7 +216,7 @@ class JointPredictor:
         return self._ask(steps, everywhere=True)
 
     def _ask(self, steps: Sequence[Step], *, everywhere: bool = False) -> Asked:
-        table = self.table_of(steps)
+        table = step_table(steps)
         rows, reference = whole_rows(table)
         return self._asked(
             steps, table, rows, self._raw(table, rows, reference, everywhere=everywhere)
@@ -250,9 +236,7 @@ class JointPredictor:
             groups=groups(table),
             shapes=self._shapes(rows),
             distance=distance,
-            factor=self.errors_.factors(rows)
-            if self.errors_
-            else _ALL_TOGETHER * self.novelty_.factors(distance),
+            factor=self.errors_.factors(rows),
             nearest=nearest,
         )
 
@@ -278,7 +262,7 @@ class JointPredictor:
         networks = networks or [member.net.log_times(table) for member in members]
         weight = of_regime(self.mix_, regimes(table))
         new = np.array([name not in self.known_.trained for name in table.devices])
-        weight[new] = 1.0 - self.known_.heard * (1.0 - weight[new])
+        weight[new] = 1.0 - HEARD_BY_RECORDS * (1.0 - weight[new])
         if not everywhere:
             weight[[not self.known_.hears_trees(name) for name in table.devices]] = 1.0
         mixed = [net for net, _ in networks]
@@ -286,7 +270,7 @@ class JointPredictor:
             boosts = [member.boost.log_times(rows, reference) for member in members]
             mixed = [weight * n + (1.0 - weight) * b for n, b in zip(mixed, boosts, strict=True)]
         untold = np.full(len(weight), np.nan)
-        if self.untold_ and new.any():
+        if new.any():
             untold[new] = self.untold_.log_times(rows[new], reference[new])
         return MemberAnswers(
             network=np.stack([net for net, _ in networks]),
@@ -302,10 +286,7 @@ class JointPredictor:
         factor, distance = float(asked.factor[i]), float(asked.distance[i])
         log_time, recalled = self._with_memory(step, asked, i)
         outside = distance > self.novelty_.outside_ and not recalled.cells
-        if self.errors_ is None:
-            # The answer for a new job alone is wider for its distance.
-            factor = 1.0 if recalled.cells else factor
-        elif outside:
+        if outside:
             # What trees have never seen the like of is not easy because they say so.
             factor = max(factor, 1.0)
         device, known = step.accelerator.name, self.known_
@@ -315,7 +296,7 @@ class JointPredictor:
         half = quantile * factor * float(np.sqrt(recalled.variance)) * float(raw.scale[i])
         shift, spread = known.beliefs.shift(group, raw.shares[i], full=_is_full(step))
         # What the facts of a device leave open is open for the networks' part alone.
-        spread *= (1.0 - self._heard_untold(step, recalled)) ** 2
+        spread *= (1.0 - known.hears_untold(device, recalled.devices)) ** 2
         spread += 0.0 if recalled.on_device else known.job_variance(device)
         doubts = known.doubts(step)
         for doubt, _ in doubts:
@@ -355,13 +336,13 @@ class JointPredictor:
         scale, known = float(raw.scale[i]), self.known_
         memory = known.memory_of(device)
         log_time, recalled = self._from_training(step, self._said(step, raw, i), scale, memory)
-        if heard := self._heard_untold(step, recalled):
+        if heard := known.hears_untold(device, recalled.devices):
             log_time += heard * (float(raw.untold[i]) - log_time)
         records = known.records.get(device)
         if records is None or not scale:
             return log_time, recalled
         cell = AskedCell(
-            job=self.job_of(step),
+            job=job_key(step),
             cell=np.array(cell_of(step), dtype=np.int64),
             scale=scale,
             features=features([asked.groups[i]], raw.shares[i : i + 1], [_is_full(step)]),
@@ -374,12 +355,6 @@ class JointPredictor:
             return log_time, recalled
         return log_time + further.mean * scale, further
 
-    def _heard_untold(self, step: Step, recalled: Recalled) -> float:
-        """Return the weight in an answer of the trees that are told nothing of its device."""
-        if self.untold_ is None:
-            return 0.0
-        return self.known_.hears_untold(step.accelerator.name, recalled.devices)
-
     def _from_training(
         self, step: Step, said: FloatArray, scale: float, memory: JobMemory
     ) -> tuple[float, Recalled]:
@@ -389,7 +364,7 @@ class JointPredictor:
         A training step also has the member that learned from them: cells of inference say little
         about it, and the more cells there are, the better that member knows the job.
         """
-        job = self.job_of(step)
+        job = job_key(step)
         recalled = memory.recall(job, np.array(cell_of(step), dtype=np.int64))
         fold = self.fold_of_job_.get(job)
         if fold is None:
@@ -432,7 +407,7 @@ class JointPredictor:
 
     def unseen_log_times(self, steps: Sequence[Step], fold: int) -> FloatArray:
         """Return what the member says that has not seen a part of the families, shape (steps,)."""
-        table = self.table_of(steps)
+        table = step_table(steps)
         raw = self._raw(table, *whole_rows(table), members=self.members_[fold : fold + 1])
         return np.asarray(raw.mixed[0])
 
@@ -468,7 +443,7 @@ class JointPredictor:
 
     def _as_records(self, samples: Sequence[StepSample]) -> DeviceRecords:
         """Return samples of one device as they are kept."""
-        table = self.table_of([sample.step for sample in samples])
+        table = step_table([sample.step for sample in samples])
         rows, reference = whole_rows(table)
         raw = self._raw(table, rows, reference, everywhere=True)
         memory = self.known_.memory_of(samples[0].step.accelerator.name, recorded=True)
@@ -479,7 +454,7 @@ class JointPredictor:
         full = [_is_full(sample.step) for sample in samples]
         logs = np.log([sample.step_time_s for sample in samples])
         return DeviceRecords(
-            jobs=tuple(self.job_of(sample.step) for sample in samples),
+            jobs=tuple(job_key(sample.step) for sample in samples),
             cells=np.array([cell_of(sample.step) for sample in samples], dtype=np.int64),
             features=np.round(features(groups(table), raw.shares, full), _DIGITS),
             residuals=np.round(logs - answered, _DIGITS),
@@ -495,7 +470,7 @@ class JointPredictor:
 
     def device_features(self, steps: Sequence[Step]) -> FloatArray:
         """Return what the coefficients of a device act on, shape (steps, coefficients)."""
-        table = self.table_of(steps)
+        table = step_table(steps)
         shares = np.mean([m.net.log_times(table)[1] for m in self.members_], axis=0)
         return features(groups(table), shares, [_is_full(step) for step in steps])
 

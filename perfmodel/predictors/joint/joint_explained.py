@@ -18,7 +18,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.sketch import StepSketch
 from perfmodel.features.steps.step import Step
-from perfmodel.features.steps.step_table import FUSING, StepTable
+from perfmodel.features.steps.step_table import FUSING, StepTable, step_table
 from perfmodel.features.steps.whole_step import whole_rows
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.explanation import (
@@ -30,7 +30,7 @@ from perfmodel.predictors.explanation import (
     Stage,
     StepExplanation,
 )
-from perfmodel.predictors.joint.job_memory import cell_of, code_of, software_of_code
+from perfmodel.predictors.joint.job_memory import cell_of, code_of, job_key, software_of_code
 from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.predictors.joint.joint_regimes import framework_word, of_regime
 from perfmodel.types import Compiler, Framework, MemoryFormat, Mode
@@ -65,7 +65,7 @@ def explain_jointly(
     works by itself. What comes after them changes the whole step by a factor.
     """
     step = Step.of(workload)
-    table = joint.table_of([step])
+    table = step_table([step])
     parts = joint.row_parts(table)
     work_s = np.mean([one.work_s for one in parts], axis=0)
     launch_s = np.mean([one.launch_s for one in parts], axis=0)
@@ -163,7 +163,7 @@ def near_cells(
         Those with a time first, then nearest first; ``distance`` is the share of the variance of a
         job that the two do not have in common. Empty for a job that was never measured.
     """
-    job = joint.job_of(step)
+    job = job_key(step)
     fold = joint.fold_of_job_.get(job)
     if fold is None or job not in joint.known_.memory.cells_:
         return ()
@@ -192,26 +192,20 @@ def near_graphs(
     -------
     tuple of MeasuredPoint
         Nearest first, each model once, as the cell of it that is most like the step; ``distance``
-        is in standard deviations of the columns that describe a graph. Without its cells where the
-        predictor does not keep which they are.
+        is in standard deviations of the columns that describe a graph.
     """
-    rows, _ = whole_rows(joint.table_of([step]))
+    rows, _ = whole_rows(step_table([step]))
     found = []
     for i, distance in joint.novelty_.neighbours(rows[0], most):
-        label, cells = joint.novelty_.labels_[i], []
-        if joint.novelty_.jobs_:
-            cells = _nearest(joint, joint.novelty_.jobs_[i], cell_of(step), 1)
-        point = MeasuredPoint(
-            workload=label, accelerator=None, distance=distance, measured_s=None,
-            predicted_s=None, source=GRAPH,
-        )  # fmt: skip
-        for cell in cells:
-            measured = _point(joint, cell, accelerators(cell.device), None)
-            point = replace(
+        label = joint.novelty_.labels_[i]
+        (cell,) = _nearest(joint, joint.novelty_.jobs_[i], cell_of(step), 1)
+        measured = _point(joint, cell, accelerators(cell.device), None)
+        found.append(
+            replace(
                 measured, workload=f"{label} {measured.workload}", distance=distance,
                 source=GRAPH, same_job=False,
-            )  # fmt: skip
-        found.append(point)
+            )
+        )  # fmt: skip
     return tuple(found)
 
 

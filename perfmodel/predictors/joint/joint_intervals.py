@@ -11,7 +11,6 @@ import numpy as np
 
 from perfmodel.features.arrays import FloatArray
 from perfmodel.predictors.joint.job_memory import JobMemory
-from perfmodel.predictors.joint.joint_regimes import FRAMEWORK_WORDS
 
 #: Fewest residuals from which a group gets a quantile of its own: from so many on, chance moves
 #: what nine tenths of them cover by 3 %.
@@ -99,11 +98,7 @@ class GroupQuantiles:
     @classmethod
     def from_list(cls, stored: Sequence[Any]) -> GroupQuantiles:
         """Read back what :meth:`to_list` gave."""
-        values = {tuple(str(word) for word in key): float(value) for key, value in stored}
-        for key in [key for key in values if len(key) == 5 and key[1] not in ("cpu", "gpu")]:
-            # Older files do not tell frameworks apart.
-            values |= dict.fromkeys(((*key, word) for word in FRAMEWORK_WORDS), values.pop(key))
-        return cls(values=values)
+        return cls(values={tuple(map(str, key)): float(value) for key, value in stored})
 
 
 def _around(group: tuple[str, ...], depth: int) -> tuple[str, ...]:

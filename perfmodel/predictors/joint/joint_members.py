@@ -11,7 +11,7 @@ import numpy.typing as npt
 from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.step import Step, StepSample
-from perfmodel.features.steps.step_table import LATEST_LAWS, StepLaws, StepTable, step_table
+from perfmodel.features.steps.step_table import StepTable, step_table
 from perfmodel.features.steps.whole_step import UNTOLD_COLUMNS
 from perfmodel.predictors.joint.joint_regimes import balanced, fit_mix
 from perfmodel.predictors.step_models.mode_nets import ModeNets, is_training
@@ -45,11 +45,6 @@ class JointSettings:
     epochs, learning_rate, shrinkage : int, float, float
         Of the networks, see
         :class:`~perfmodel.predictors.step_models.node_net.NodeNetSettings`.
-    laws : StepLaws
-        What a step is expected to take before anything is learned.
-    jobs_by_kind : bool
-        Residuals of a job are recalled on the kind of device that they were measured on, see
-        :func:`~.job_memory.job_key`.
     """
 
     seed: int = 0
@@ -60,8 +55,6 @@ class JointSettings:
     shrinkage: float = 0.003
     depth: int = 6
     coverage: float = 0.9
-    laws: StepLaws = LATEST_LAWS
-    jobs_by_kind: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +80,7 @@ class FitTask:
         times = np.log([one.step_time_s for one in operators])
         return replace(
             self,
-            table=step_table([one.step for one in (*samples, *operators)], self.settings.laws),
+            table=step_table([one.step for one in (*samples, *operators)]),
             log_times=np.concatenate([self.log_times, times]),
             weights=np.concatenate([self.weights, balanced(operators)]),
         )

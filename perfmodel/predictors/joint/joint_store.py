@@ -6,25 +6,22 @@
     arrays.safetensors         cells and residuals of the memory, shapes of the graphs
     member-<k>.net.*           weights and settings of a node network
     member-<k>.boost.*         trees with golden rows
-    errors.*                   likewise, of how far off steps are; not in files from before
-    untold.boost.*             likewise, compressed, of trees that are told nothing of a device; nor
-                               these
+    errors.*                   likewise, of how far off steps are
+    untold.boost.*             likewise, compressed, of trees that are told nothing of a device
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import DamagedArtifactError
-from perfmodel.features.steps.step_table import StepLaws
 from perfmodel.features.steps.whole_step import UNTOLD_COLUMNS, WHOLE_COLUMNS
 from perfmodel.predictors.boosting import Booster
 from perfmodel.predictors.joint.device_beliefs import SETS, DeviceBeliefs, DeviceEffect
@@ -32,8 +29,8 @@ from perfmodel.predictors.joint.device_records import DeviceRecords
 from perfmodel.predictors.joint.job_memory import JobMemory
 from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.predictors.joint.joint_intervals import GroupQuantiles
-from perfmodel.predictors.joint.joint_members import JointSettings, Member
-from perfmodel.predictors.joint.known_devices import HEARD_BY_RECORDS, KnownDevices, maker_of
+from perfmodel.predictors.joint.joint_members import Member
+from perfmodel.predictors.joint.known_devices import HEARD_BY_RECORDS, KnownDevices
 from perfmodel.predictors.joint.novelty import Novelty
 from perfmodel.predictors.network_weights import UNREADABLE, load_arrays, save_arrays
 from perfmodel.predictors.predictor_checks import read_json
@@ -47,6 +44,12 @@ ARRAYS = "arrays.safetensors"
 ERRORS = "errors"
 UNTOLD = "untold.boost"
 
+#: What an answer rests on beside the settings: files name it, so that those of code that did not
+#: know one of them are refused and not misread.
+_LAWS = (
+    "power_limited", "attention_by_release", "recursion", "reached_rates", "jobs_by_kind",
+)  # fmt: skip
+
 
 def save_joint(predictor: JointPredictor, folder: Path) -> None:
     """Write a fitted predictor into a folder."""
@@ -54,10 +57,8 @@ def save_joint(predictor: JointPredictor, folder: Path) -> None:
     for k, member in enumerate(predictor.members_):
         member.net.save(folder, f"member-{k}.net")
         member.boost.save(folder, f"member-{k}.boost")
-    if predictor.errors_:
-        predictor.errors_.booster_.save(folder, ERRORS)
-    if predictor.untold_:
-        predictor.untold_.save(folder, UNTOLD, packed=True)
+    predictor.errors_.booster_.save(folder, ERRORS)
+    predictor.untold_.save(folder, UNTOLD, packed=True)
     known, memory, novelty = predictor.known_, predictor.known_.memory, predictor.novelty_
     jobs = sorted(memory.cells_)
     arrays = {
@@ -80,7 +81,7 @@ def facts_bytes(predictor: JointPredictor) -> bytes:
     """Return the content of :data:`FACTS`: all of a predictor that adapting it changes."""
     known, memory, beliefs = predictor.known_, predictor.known_.memory, predictor.known_.beliefs
     facts = {
-        "settings": _stated(predictor.settings),
+        "settings": {**asdict(predictor.settings), **dict.fromkeys(_LAWS, True)},
         "members": len(predictor.members_),
         "training_shares": [
             member.net.training_share if member.net.training else None
@@ -89,8 +90,6 @@ def facts_bytes(predictor: JointPredictor) -> bytes:
         "mix": [[list(regime), weight] for regime, weight in sorted(predictor.mix_.items())],
         "spreads": [[list(regime), s] for regime, s in sorted(predictor.spread_.items())],
         "quantiles": predictor.quantiles_.to_list(),
-        "errors": predictor.errors_ is not None,
-        "untold": predictor.untold_ is not None,
         "devices": list(known.trained),
         "makers": list(known.makers),
         "frameworks": [framework.value for framework in known.frameworks],
@@ -101,7 +100,6 @@ def facts_bytes(predictor: JointPredictor) -> bytes:
             for name, e in sorted(beliefs.effects.items())
         },
         "records": dict(sorted(beliefs.records.items())),
-        "heard": known.heard,
         "measured": {name: r.to_dict() for name, r in sorted(known.records.items())},
         "jobs": [[job, predictor.fold_of_job_.get(job, -1)] for job in sorted(memory.cells_)],
         "job_variances": memory.variances_.tolist(),
@@ -115,17 +113,11 @@ def facts_bytes(predictor: JointPredictor) -> bytes:
     return (text + "\n").encode()
 
 
-def _stated(settings: JointSettings) -> dict[str, Any]:
-    stated = asdict(settings)
-    laws = stated.pop("laws")
-    return {**stated, **laws}
-
-
 def _settings_of(stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a predictor; files from before a law, or a setting, lack it."""
-    laws = {one.name: stated.get(one.name, False) for one in fields(StepLaws)}
-    kept = {name: value for name, value in stated.items() if name not in laws}
-    return {"jobs_by_kind": False, **kept, "laws": StepLaws(**laws)}
+    """Return the settings of a predictor, which has to rest on today's laws."""
+    if missing := [name for name in _LAWS if stated.get(name) is not True]:
+        raise ValueError(f"it was fitted without the laws {', '.join(missing)}")
+    return {name: value for name, value in stated.items() if name not in _LAWS}
 
 
 def load_joint(folder: Path) -> JointPredictor:
@@ -143,19 +135,15 @@ def load_joint(folder: Path) -> JointPredictor:
         if not all(np.isfinite(array).all() for array in arrays.values()):
             raise ValueError("it holds numbers that are not finite")
         predictor = JointPredictor(**_settings_of(facts["settings"]))
-        # Files from before training steps had a network of their own hold no shares.
-        shares = facts.get("training_shares") or [None] * int(facts["members"])
         predictor.members_ = [
             Member(
-                net=ModeNets.load(folder, f"member-{k}.net", training_share=shares[k]),
+                net=ModeNets.load(folder, f"member-{k}.net", training_share=share),
                 boost=WholeBoost.load(folder, f"member-{k}.boost"),
             )
-            for k in range(int(facts["members"]))
+            for k, share in enumerate(facts["training_shares"])
         ]
-        if facts.get("errors"):
-            predictor.errors_ = ErrorScale(Booster.load(folder, ERRORS, WHOLE_COLUMNS))
-        if facts.get("untold"):
-            predictor.untold_ = WholeBoost.load(folder, UNTOLD, columns=UNTOLD_COLUMNS, packed=True)
+        predictor.errors_ = ErrorScale(Booster.load(folder, ERRORS, WHOLE_COLUMNS))
+        predictor.untold_ = WholeBoost.load(folder, UNTOLD, columns=UNTOLD_COLUMNS, packed=True)
         predictor.mix_ = {tuple(regime): float(weight) for regime, weight in facts["mix"]}
         predictor.spread_ = {tuple(regime): float(s) for regime, s in facts["spreads"]}
         predictor.quantiles_ = GroupQuantiles.from_list(facts["quantiles"])
@@ -176,23 +164,16 @@ def load_joint(folder: Path) -> JointPredictor:
 
 def _known(facts: dict[str, Any], arrays: dict[str, Any]) -> KnownDevices:
     beliefs = _beliefs(facts)
-    records, memory = _records(facts, beliefs), _memory(facts, arrays)
-    # Files from before residuals of the networks were kept hold one kind for all devices.
-    abroad = _memory(facts, arrays, "_abroad") if "residuals_abroad" in arrays else memory
-    # Files with records from before then are answered as those were: trees are heard in full.
-    heard = float(facts.get("heard", 1.0 if records else HEARD_BY_RECORDS))
-    # Files from before steps of other frameworks were learned from name none.
-    frameworks = facts.get("frameworks", [Framework.PYTORCH.value])
+    memory, abroad = _memory(facts, arrays), _memory(facts, arrays, "_abroad")
     return KnownDevices(
         trained=tuple(facts["devices"]),
-        makers=_makers(facts),
-        frameworks=tuple(Framework(word) for word in frameworks),
+        makers=tuple(map(str, facts["makers"])),
+        frameworks=tuple(map(Framework, facts["frameworks"])),
         beliefs=beliefs,
-        records=records,
+        records=_records(facts, beliefs),
         memory=memory,
         abroad=abroad,
-        halfway=memory.between(abroad, heard),
-        heard=heard,
+        halfway=memory.between(abroad, HEARD_BY_RECORDS),
     )
 
 
@@ -202,14 +183,12 @@ def _beliefs(facts: dict[str, Any]) -> DeviceBeliefs:
         prior,
         {tuple(group): int(n) for group, n in facts["learned"]},
         effects={str(name): _effect(e, len(prior)) for name, e in facts["effects"].items()},
-        # Files from before adapting counted its records hold none.
-        records={str(name): int(n) for name, n in facts.get("records", {}).items()},
+        records={str(name): int(n) for name, n in facts["records"].items()},
     )
 
 
 def _records(facts: dict[str, Any], beliefs: DeviceBeliefs) -> dict[str, DeviceRecords]:
-    # Files from before records were kept hold what they said of a device alone.
-    stored = {str(n): DeviceRecords.from_dict(r) for n, r in facts.get("measured", {}).items()}
+    stored = {str(n): DeviceRecords.from_dict(r) for n, r in facts["measured"].items()}
     coefficients = SETS * len(beliefs.prior)
     for name, records in stored.items():
         if name not in beliefs.effects or records.features.shape[1] != coefficients:
@@ -219,23 +198,9 @@ def _records(facts: dict[str, Any], beliefs: DeviceBeliefs) -> dict[str, DeviceR
 
 def _effect(stored: dict[str, Any], effects: int) -> DeviceEffect:
     mean, covariance = np.array(stored["mean"]), np.array(stored["covariance"])
-    # Older files hold one set of coefficients for all regimes, or one for both precisions.
-    sets = len(mean) // effects
-    if sets in (1, SETS // 2):
-        place = np.repeat(np.arange(sets), SETS // sets)
-        place = (place[:, None] * effects + np.arange(effects)).ravel()
-        mean, covariance = mean[place], covariance[np.ix_(place, place)]
     if mean.shape != (SETS * effects,) or covariance.shape != (len(mean), len(mean)):
         raise ValueError("it holds effects of another size")
     return DeviceEffect(mean=mean, covariance=covariance)
-
-
-def _makers(facts: dict[str, Any]) -> tuple[str, ...]:
-    """Return the makers of the devices; those of the catalogue where a file names none."""
-    if "makers" in facts:
-        return tuple(str(maker) for maker in facts["makers"])
-    known = {spec.name: maker_of(spec) for spec in Catalog.default()}
-    return tuple(sorted({known[name] for name in facts["devices"] if name in known}))
 
 
 def _graph_jobs(predictor: JointPredictor) -> list[int]:
@@ -245,10 +210,10 @@ def _graph_jobs(predictor: JointPredictor) -> list[int]:
 
 
 def _jobs_of_graphs(facts: dict[str, Any]) -> list[str]:
-    """Return the job of each graph; none in files from before they were kept."""
-    positions = facts.get("graph_jobs", [])
+    """Return the job of each graph."""
+    positions = facts["graph_jobs"]
     jobs = [str(job) for job, _ in facts["jobs"]]
-    if positions and len(positions) != len(facts["labels"]):
+    if len(positions) != len(facts["labels"]):
         raise ValueError("its graphs and their jobs do not fit together")
     if not all(0 <= position < len(jobs) for position in positions):
         raise ValueError("it names jobs that it does not hold")

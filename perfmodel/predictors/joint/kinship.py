@@ -38,7 +38,6 @@ def kinship(
     Parameters
     ----------
     shapes, other_shapes : ndarray, shape (steps, columns)
-        NaN where a step is known from before shapes were kept: it shares nothing.
     features, other_features : ndarray, shape (steps, coefficients)
         From :func:`.device_beliefs.features`.
 
@@ -51,8 +50,7 @@ def kinship(
     [[1.0, 1.0, 0.607]]
     """
     between = ((shapes[:, None, :] - other_shapes[None, :, :]) ** 2).mean(axis=2)
-    near = np.nan_to_num(np.exp(-0.5 * between))
-    return np.asarray(near * regimes_alike(features, other_features))
+    return np.asarray(np.exp(-0.5 * between) * regimes_alike(features, other_features))
 
 
 def log_posterior(spread: float, covariance: FloatArray, residuals: FloatArray) -> float:

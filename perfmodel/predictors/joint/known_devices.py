@@ -60,8 +60,6 @@ class KnownDevices:
     memory, abroad, halfway : JobMemory
         Residuals of answers as training had them, of those of the networks alone, and of those
         for devices with records since.
-    heard : float
-        Share of the weight of trees that they have about devices with records since.
     """
 
     trained: tuple[str, ...]
@@ -72,7 +70,6 @@ class KnownDevices:
     memory: JobMemory
     abroad: JobMemory
     halfway: JobMemory
-    heard: float = HEARD_BY_RECORDS
 
     def hears_trees(self, device: str) -> bool:
         """Tell whether trees are heard about a device."""
@@ -114,9 +111,7 @@ class KnownDevices:
 
     def given(self, device: str, records: DeviceRecords) -> KnownDevices:
         """Return what is known once all records of a device are weighed anew with some more."""
-        before = self.records.get(device)
-        # What is known of effects alone, without records, comes from before those were kept.
-        beliefs = self.beliefs if before is None else self.beliefs.without([device])
+        before, beliefs = self.records.get(device), self.beliefs.without([device])
         known = records if before is None else before.joined(records)
         memory, job_variance = self.memory_of(device, recorded=True), self.job_variance(device)
         noise = known.noise(memory, job_variance)

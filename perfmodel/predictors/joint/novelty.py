@@ -31,10 +31,7 @@ class Novelty:
     labels_ : tuple of str
         Model of each.
     jobs_ : tuple of str
-        Job of each, as :class:`.job_memory.JobMemory` knows it; empty where it is not known.
-    edges_, factors_ : ndarray
-        Limits of groups of distances, and the error in each group over the error overall, in files
-        from before :mod:`~perfmodel.predictors.step_models.error_scale`; 1 since.
+        Job of each, as :class:`.job_memory.JobMemory` knows it.
     outside_ : float
         Distance beyond which a step is out of distribution.
     """
@@ -45,7 +42,7 @@ class Novelty:
         labels: Sequence[str],
         families: npt.NDArray[np.str_],
         graphs: npt.NDArray[np.int64],
-        jobs: Sequence[str] = (),
+        jobs: Sequence[str],
     ) -> Novelty:
         """Learn from the whole-step columns of steps of several families.
 
@@ -60,9 +57,8 @@ class Novelty:
         self.mean_, self.scale_ = shape.mean(axis=0), shape.std(axis=0) + 1e-2
         self.points_ = ((shape - self.mean_) / self.scale_).astype(np.float32)
         self.labels_ = tuple(labels[i] for i in first)
-        self.jobs_ = tuple(jobs[i] for i in first) if jobs else ()
+        self.jobs_ = tuple(jobs[i] for i in first)
         distance = self._to_other_families(families[first])[of_step]
-        self.edges_, self.factors_ = np.zeros(0), np.ones(1)
         self.outside_ = float(np.quantile(distance, _OUTSIDE))
         self._graphs = _Points.of(self.points_)
         return self
@@ -91,10 +87,6 @@ class Novelty:
         distance, nearest = self._graphs.nearest(self.shapes(rows).astype(np.float32))
         return distance, [self.labels_[i] for i in nearest.tolist()]
 
-    def factors(self, distance: FloatArray) -> FloatArray:
-        """Return how much wider an answer is for its distance."""
-        return self.factors_[np.searchsorted(self.edges_, distance)]
-
     def neighbours(self, row: npt.NDArray[np.float32], most: int) -> list[tuple[int, float]]:
         """Return the nearest graphs by position and how far they are, one of each model."""
         shape = ((row[list(SHAPE_COLUMNS)] - self.mean_) / self.scale_).astype(np.float32)
@@ -112,18 +104,15 @@ class Novelty:
             "points": self.points_,
             "mean": self.mean_,
             "scale": self.scale_,
-            "edges": self.edges_,
-            "factors": self.factors_,
             "outside": np.array([self.outside_]),
         }
 
     @classmethod
-    def of(cls, arrays: dict[str, Any], labels: Sequence[str], jobs: Sequence[str] = ()) -> Novelty:
+    def of(cls, arrays: dict[str, Any], labels: Sequence[str], jobs: Sequence[str]) -> Novelty:
         """Read back what :meth:`arrays` gave."""
         novelty = cls()
         novelty.points_ = arrays["points"]
         novelty.mean_, novelty.scale_ = arrays["mean"], arrays["scale"]
-        novelty.edges_, novelty.factors_ = arrays["edges"], arrays["factors"]
         novelty.outside_ = float(arrays["outside"][0])
         novelty.labels_, novelty.jobs_ = tuple(labels), tuple(jobs)
         novelty._graphs = _Points.of(novelty.points_)

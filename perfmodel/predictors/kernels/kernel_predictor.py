@@ -54,8 +54,6 @@ class KernelPredictor:
     def __init__(self, settings: BoosterSettings = KERNEL_SETTINGS, seed: int = 0) -> None:
         self.settings = replace(settings, seed=seed)
         self.boosters_: dict[str, dict[str, Booster]] = {}
-        #: What each member sees; versions from before know fewer frameworks.
-        self.columns_ = {member: member_columns(member) for member in MEMBERS}
         self.log_limits_: dict[str, tuple[float, float]] = {}
         self.base_ = KernelBase()
         self.offsets_: Mapping[str, Mapping[str, GroupOffset]] = MappingProxyType({})
@@ -89,7 +87,7 @@ class KernelPredictor:
             weight = device_weights(calls.take(rows))
             self.boosters_[group] = {}
             for member in MEMBERS:
-                names = self.columns_[member]
+                names = member_columns(member)
                 matrix = ready.matrix(names, rows, parts)
                 grown = Booster.train(matrix, own, weight, names, self.settings)
                 self.boosters_[group][member] = slim(grown)
@@ -120,7 +118,7 @@ class KernelPredictor:
         for group, rows in ready.by_group():
             if group in self.boosters_:
                 answers = [
-                    booster.predict(ready.matrix(self.columns_[member], rows, parts))
+                    booster.predict(ready.matrix(member_columns(member), rows, parts))
                     for member, booster in self.boosters_[group].items()
                 ]
                 factor[rows] = np.clip(np.mean(answers, axis=0), *self.log_limits_[group])
@@ -146,7 +144,6 @@ class KernelPredictor:
         _check_times(calls, time_s)
         adapted = KernelPredictor(self.settings, self.settings.seed)
         adapted.boosters_, adapted.log_limits_ = self.boosters_, self.log_limits_
-        adapted.columns_ = self.columns_
         adapted.base_, adapted.seen_, adapted.spread_ = self.base_, self.seen_, self.spread_
         residual = np.log(time_s / adapted.predict(calls))
         group, devices = kernel_group(calls), calls.device_names
@@ -178,7 +175,7 @@ class KernelPredictor:
             for member, booster in members.items():
                 write_packed(folder, f"{group}.{member}", booster)
         state = {
-            "columns": self.columns_,
+            "columns": _columns(),
             "log_limits": {group: list(limits) for group, limits in self.log_limits_.items()},
             "base": self.base_.to_dict(),
             "seen": self.seen_.to_dict(),
@@ -214,7 +211,8 @@ class KernelPredictor:
                 group: (finite(low, path), finite(high, path))
                 for group, (low, high) in limits.items()
             }
-            predictor.columns_ = {member: _known_columns(state, member) for member in MEMBERS}
+            if state["columns"] != _columns():
+                raise ValueError("it was trained on other columns")
             predictor.base_ = KernelBase.from_dict(state["base"], path)
             predictor.seen_ = KernelsSeen.from_dict(state["seen"])
             predictor.spread_ = KernelSpread.from_dict(state["spread"], path)
@@ -229,8 +227,7 @@ class KernelPredictor:
             raise DamagedArtifactError(f"{path} names no known group of operators.")
         predictor.boosters_ = {
             group: {
-                m: read_packed(folder, f"{group}.{m}", columns)
-                for m, columns in predictor.columns_.items()
+                m: read_packed(folder, f"{group}.{m}", columns) for m, columns in _columns().items()
             }
             for group in predictor.log_limits_
         }
@@ -255,11 +252,9 @@ def _check_times(calls: KernelCalls, time_s: FloatArray) -> None:
         raise TrainingError("A kernel time is not finite and positive; drop such records.")
 
 
-def _known_columns(state: Mapping[str, Any], member: str) -> list[str]:
-    columns = [str(name) for name in state["columns"][member]]
-    if unknown := set(columns) - set(member_columns(member)):
-        raise ValueError(f"columns {sorted(unknown)} are not known")
-    return columns
+def _columns() -> dict[str, list[str]]:
+    """Return what each member sees."""
+    return {member: list(member_columns(member)) for member in MEMBERS}
 
 
 def device_weights(calls: KernelCalls) -> FloatArray:

@@ -36,11 +36,10 @@ class KernelsSeen:
         By group and type, ``"product bf16"``, and by group alone, each with a maker of devices,
         ``"product bf16 NVIDIA"``, and without: of each framework the implementation that most calls
         are of. Where a question leaves the implementation open, the mean over these answers.
-        Versions from before did not tell makers apart.
     kinds : mapping of str to tuple of str
         By group: operator and type of what was learned from, ``"gemm bf16"``, and with a maker,
         ``"gemm bf16 NVIDIA"``, where it was on two devices of that maker at least: with one it is
-        not known how they carry over. Empty in versions that did not tell.
+        not known how they carry over.
     """
 
     devices: _Words = field(default_factory=_none)
@@ -76,8 +75,6 @@ class KernelsSeen:
 
     def is_learned(self, calls: KernelCalls, group: StrArray) -> BoolArray:
         """Tell of each call whether its operator and type were learned from, on any device."""
-        if not self.kinds:
-            return np.isin(group, list(self.devices))
         return self._is_among_kinds(_kinds(calls, group), group)
 
     def carries_over(self, calls: KernelCalls, group: StrArray) -> BoolArray:
@@ -108,7 +105,7 @@ class KernelsSeen:
         """Read what :meth:`to_dict` gave."""
         devices, usual, kinds = (
             {str(group): tuple(str(word) for word in words) for group, words in table.items()}
-            for table in (stored["devices"], stored["usual"], stored.get("kinds", {}))
+            for table in (stored["devices"], stored["usual"], stored["kinds"])
         )
         return cls(devices=devices, usual=usual, kinds=kinds)
 

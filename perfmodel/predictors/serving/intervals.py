@@ -234,8 +234,6 @@ class HeldOut:
         """
         try:
             devices = tuple(str(device) for device in stored["devices"])
-            # Files from before what is asked was told apart hold whole steps.
-            asked = stored.get("asked") or [Asked.STEP] * len(devices)
             held_out = cls(
                 devices=devices,
                 times_s=np.array(stored["times_s"], dtype=np.float64),
@@ -244,7 +242,7 @@ class HeldOut:
                 },
                 coverage=finite(stored["coverage"], path, low=0.01, high=0.999),
                 unseen=np.array(stored["unseen"], dtype=np.float64),
-                asked=tuple(map(Asked, asked)),
+                asked=tuple(map(Asked, stored["asked"])),
             )
             columns = [held_out.times_s, *held_out.answers_s.values()]
             if len(held_out.asked) != len(devices):

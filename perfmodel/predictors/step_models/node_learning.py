@@ -186,7 +186,6 @@ def learn(
             devices=len(whole),
             wide=settings.wide,
             narrow=settings.narrow,
-            settings=len(SETTING_COLUMNS),
             overlap=settings.overlap,
         ),
         unknown_variance=fitted.variance,

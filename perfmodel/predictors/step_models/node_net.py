@@ -128,13 +128,13 @@ class NodeNet:
             "devices": self.devices_,
             "unknown_variance": self.unknown_variance_.tolist(),
             "row_columns": ROW_COLUMNS,
-            "setting_columns": SETTING_COLUMNS[: self.network_.settings],
+            "setting_columns": SETTING_COLUMNS,
         }
         (folder / f"{stem}.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")
 
     @classmethod
     def load(cls, folder: Path, stem: str) -> Self:
-        """Read back what :meth:`save` wrote; settings that came later change no answer of it.
+        """Read back what :meth:`save` wrote.
 
         Raises
         ------
@@ -144,12 +144,10 @@ class NodeNet:
         path = folder / f"{stem}.safetensors"
         try:
             facts = json.loads((folder / f"{stem}.json").read_text())
-            settings = tuple(facts["setting_columns"])
-            known = SETTING_COLUMNS[: len(settings)]
-            if (tuple(facts["row_columns"]), settings) != (ROW_COLUMNS, known):
+            columns = tuple(facts["row_columns"]), tuple(facts["setting_columns"])
+            if columns != (ROW_COLUMNS, SETTING_COLUMNS):
                 raise ValueError("it was trained on other columns")
-            # Before overlap was counted, work and launches added up.
-            model = cls(NodeNetSettings(**{"overlap": 1.0, **facts["settings"]}))
+            model = cls(NodeNetSettings(**facts["settings"]))
             model.devices_ = tuple(str(name) for name in facts["devices"])
             model.unknown_variance_ = np.array(facts["unknown_variance"], dtype=np.float64)
             model.network_ = NodeNetwork.of(
@@ -157,7 +155,6 @@ class NodeNet:
                 devices=len(model.devices_),
                 wide=model.settings.wide,
                 narrow=model.settings.narrow,
-                settings=len(settings),
                 overlap=model.settings.overlap,
             )
         except UNREADABLE as error:

@@ -8,7 +8,7 @@ For row i of a step s on device d, with k(i) the kind of work of the row::
     (e_i, o_i) = MLP(row_i, neighbourhood_i, rates of d at i, settings of s)
 
 The host calls ahead of what the device works on, so that the longer of both makes the step, and
-both where they are about equal: ``p`` is 3. Networks from before that added them up, ``p = 1``.
+both where they are about equal: ``p`` is 3.
 The norm is homogeneous, so that a step is still the sum of its rows, each times the derivative of
 the step to it, ``(W_s / t_s)^(p - 1)`` and ``(L_s / t_s)^(p - 1)``: what a row is answered to take.
 
@@ -36,7 +36,7 @@ import numpy as np
 
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.steps.row_sorts import ROW_SORTS
-from perfmodel.features.steps.step_table import ROW_COLUMNS, SETTING_COLUMNS
+from perfmodel.features.steps.step_table import DEVICE_FACTS, ROW_COLUMNS, SETTING_COLUMNS
 from perfmodel.predictors.network_weights import Weights, check_shapes
 from perfmodel.predictors.step_models.node_entries import (
     EFFECTS,
@@ -80,8 +80,7 @@ class NodeNetwork:
     mean, scale : ndarray, shape (len(ROW_COLUMNS),)
         Of the rows learned from.
     row, rate, setting, fact : ndarray, shape (columns, wide)
-        Of the first layer, side by side. It looks at as many of ``SETTING_COLUMNS`` and
-        ``DEVICE_FACTS``, from the first on, as it has weights for.
+        Of the first layer, side by side.
     hidden, output : ndarray, shapes (wide, narrow) and (narrow, 2)
     effect : ndarray, shape (devices + 1, EFFECTS)
         Of each device with effects of its own; what the last one holds is not read.
@@ -118,7 +117,6 @@ class NodeNetwork:
         devices: int,
         wide: int,
         narrow: int,
-        settings: int,
         overlap: float,
     ) -> Self:
         """Make a network of weights by the names that they bear where they are kept.
@@ -128,7 +126,7 @@ class NodeNetwork:
         ValueError
             Weights of another network.
         """
-        check_shapes(weights, _shapes(devices, wide, narrow, settings, len(weights["by_fact"])))
+        check_shapes(weights, _shapes(devices, wide, narrow))
         own = {name: _turned(kept, weights[kept]) for name, kept in _KEPT.items()}
         return cls(**own, overlap=overlap)
 
@@ -141,11 +139,6 @@ class NodeNetwork:
         """Devices with effects of their own; number ``devices`` stands for all others."""
         return len(self.effect) - 1
 
-    @property
-    def settings(self) -> int:
-        """How many of ``SETTING_COLUMNS`` it looks at."""
-        return len(self.setting)
-
     def row_times(self, e: Entries, device: IntArray) -> RowTimes:
         """Return the time of every row of every step.
 
@@ -155,15 +148,13 @@ class NodeNetwork:
         """
         efficiency, calls = self._answers(e)
         effects = self._effects(e, device)
-        settings = np.concatenate([e.settings[:, : self.settings], e.products], axis=1)
+        settings = np.concatenate([e.settings, e.products], axis=1)
         of_sort = _each(settings, self.by_sort).ravel()[e.of_sort]
         efficiency += effects.ravel()[e.of_kind] + of_sort
         work = e.roofline_s * np.exp(efficiency.clip(*WORK_LIMITS)) + e.slow_s
         calls += effects[:, LAUNCH][e.step]
         launch = np.float32(LAUNCH_S) * np.exp(calls.clip(*LAUNCH_LIMITS)) * e.launches
         work, launch = work * e.count, launch * e.count
-        if self.overlap == 1.0:
-            return RowTimes(work_s=work, launch_s=launch)
         of_work, of_launch = self._derivatives(e, work, launch)
         return RowTimes(work_s=work * of_work[e.step], launch_s=launch * of_launch[e.step])
 
@@ -185,8 +176,8 @@ class NodeNetwork:
     def _answers(self, e: Entries) -> Float32Array:
         """Return what the layers say of each entry, shape (2, entries)."""
         standard = ((e.rows - self.mean) / self.scale).clip(-INPUT_LIMIT, INPUT_LIMIT)
-        whole = _each(e.settings[:, : self.settings], self.setting)
-        whole += _each(e.facts[:, : len(self.fact)], self.fact)
+        whole = _each(e.settings, self.setting)
+        whole += _each(e.facts, self.fact)
         answers = np.empty((len(e.row), 2), dtype=np.float32)
         for alike in e.alike:
             of_row = standard[alike.rows] @ self.row + self.row_bias
@@ -216,11 +207,11 @@ class NodeNetwork:
     def _effects(self, e: Entries, device: IntArray) -> Float32Array:
         """Return the effects of device and settings, shape (steps, EFFECTS)."""
         unknown = (device >= self.devices)[:, None]
-        typical = self.typical_effect + _each(e.facts[:, : len(self.by_fact)], self.by_fact)
+        typical = self.typical_effect + _each(e.facts, self.by_fact)
         own = np.where(unknown, typical, self.effect[device])
         # How fast the host of a device calls says nothing of an operator that is repeated.
         own[:, LAUNCH] *= 1.0 - e.settings[:, ALONE]
-        own += _each(e.settings[:, : self.settings], self.by_setting)
+        own += _each(e.settings, self.by_setting)
         return own
 
 
@@ -233,10 +224,8 @@ _KEPT = {
 }
 
 
-def _shapes(
-    devices: int, wide: int, narrow: int, settings: int, facts: int
-) -> dict[str, tuple[int, ...]]:
-    columns = len(ROW_COLUMNS)
+def _shapes(devices: int, wide: int, narrow: int) -> dict[str, tuple[int, ...]]:
+    columns, settings, facts = len(ROW_COLUMNS), len(SETTING_COLUMNS), len(DEVICE_FACTS)
     return {
         "mean": (columns,),
         "scale": (columns,),

@@ -10,15 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.features.arrays import FloatArray
-from perfmodel.features.steps.step_table import LATER_FACTS, LATER_SETTINGS
 from perfmodel.features.steps.whole_step import WHOLE_COLUMNS
-from perfmodel.predictors.boosting import (
-    Booster,
-    BoosterSettings,
-    read_packed,
-    stored_columns,
-    write_packed,
-)
+from perfmodel.predictors.boosting import Booster, BoosterSettings, read_packed, write_packed
 
 #: Part of a step that no slow path is believed to take, whatever its price says.
 _LEAST_USUAL = 0.25
@@ -111,7 +104,7 @@ class WholeBoost:
         columns: Sequence[str] = WHOLE_COLUMNS,
         packed: bool = False,
     ) -> Self:
-        """Read back what :meth:`save` wrote; columns that came later change no answer of it.
+        """Read back what :meth:`save` wrote.
 
         Parameters
         ----------
@@ -123,9 +116,7 @@ class WholeBoost:
         DamagedArtifactError
             A file that cannot be read, other columns, or other answers.
         """
-        model = cls()
-        unread = {*LATER_SETTINGS, *LATER_FACTS} - set(stored_columns(folder, stem))
-        model._columns = tuple(name for name in columns if name not in unread)
+        model = cls(columns=columns)
         read = read_packed if packed else Booster.load
         model.booster_ = read(folder, stem, model._columns)
         return model

@@ -29,7 +29,7 @@ import numpy as np
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.step import Step
 from perfmodel.predictors.joint.device_records import DeviceRecords
-from perfmodel.predictors.joint.job_memory import cell_of
+from perfmodel.predictors.joint.job_memory import cell_of, job_key
 from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.predictors.joint.kinship import SPREADS, kinship, log_posterior
 from perfmodel.training.probes.probe_plan import ProbeChooser, noise_with_misfit, prior_of
@@ -101,7 +101,7 @@ def _as_records(learner: JointPredictor, steps: Sequence[Step]) -> DeviceRecords
     """Return steps as the records that they would become, with no residuals."""
     asked, nothing = learner.ask(steps), np.zeros(len(steps))
     return DeviceRecords(
-        jobs=tuple(learner.job_of(step) for step in steps),
+        jobs=tuple(job_key(step) for step in steps),
         cells=np.array([cell_of(step) for step in steps], dtype=np.int64),
         features=learner.device_features(steps),
         residuals=nothing,

@@ -17,10 +17,8 @@ from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.features.steps.step import Step
 from perfmodel.features.steps.step_table import (
     DEVICE_FACTS,
-    LATER_SETTINGS,
     ROW_COLUMNS,
     SETTING_COLUMNS,
-    StepLaws,
     device_facts,
     sketch_rows,
     step_bounds_s,
@@ -58,7 +56,7 @@ def test_peaks_of_a_mixed_step_by_hand() -> None:
 def test_a_power_limit_slows_arithmetic_and_no_bound() -> None:
     card = Catalog.default().get("T4")
     steps = [_step(accelerator=card, precision=Precision.AMP_FP16), _step()]
-    plain, limited = step_table(steps), step_table(steps, StepLaws(power_limited=True))
+    plain, limited = step_table(steps, as_stated=True), step_table(steps)
     share = lasting_share(card)
     assert share < 0.75
     slower = [share, share, share, 1.0, 1.0, 1.0, share]
@@ -73,7 +71,7 @@ def test_stated_rates_of_a_cpu_count_as_far_as_they_are_reached() -> None:
     measured = replace(stated, sources={"peak_flops": "measured: best square matrix product"})
     for spec, arithmetic, stream in ((stated, 0.64, 0.8), (measured, 1.0, 1.0), (GPU, 1.0, 1.0)):
         steps = [_step(accelerator=spec)]
-        plain, reached = step_table(steps), step_table(steps, StepLaws(reached_rates=True))
+        plain, reached = step_table(steps, as_stated=True), step_table(steps)
         share = [arithmetic, arithmetic, arithmetic, stream, 1.0, 1.0, arithmetic]
         assert reached.peaks[0] == pytest.approx(plain.peaks[0] * share)
         # No step is held to be impossible that the stated rates allow.
@@ -139,11 +137,6 @@ def test_old_software_is_told_apart() -> None:
     old = _settings(software={"torch": "1.13.0"})
     assert old["before_torch_2"] == 1.0 and old["torch_version"] == pytest.approx(1.9 - 2.4)
     assert _settings(software={"torch": "2.9.1"})["torch_version"] == pytest.approx(0.5)
-
-
-def test_settings_that_came_later_stand_last() -> None:
-    # Networks trained before them read the first ones by their positions.
-    assert SETTING_COLUMNS[-len(LATER_SETTINGS) :] == LATER_SETTINGS
 
 
 def test_facts_are_ratios_to_typical_values() -> None:

@@ -14,7 +14,6 @@ from perfmodel.predictors.joint.device_beliefs import DeviceEffect
 from perfmodel.predictors.joint.device_records import DeviceRecords
 from perfmodel.predictors.joint.job_memory import JobMemory
 from perfmodel.predictors.joint.joint import JointPredictor
-from perfmodel.predictors.joint.kinship import kinship
 from perfmodel.types import Basis
 
 SLOWER = 1.6
@@ -97,15 +96,6 @@ def test_a_device_that_is_slow_on_everything_shares_nothing_more() -> None:
     assert joint.adapt(RECORDS).known_.records["Gpu-New"].spread == 0
     # A single record cannot tell whether its device or its make is slow.
     assert joint.adapt(RECORDS[:1]).known_.records["Gpu-New"].spread == 0
-
-
-def test_records_from_before_shapes_were_kept_share_nothing() -> None:
-    stored = _equal_records(2).to_dict()
-    del stored["shapes"], stored["spread"]
-    old = DeviceRecords.from_dict(stored)
-    assert old.spread == 0 and np.isnan(old.shapes).all()
-    wide = np.ones((2, 8))
-    assert kinship(old.shapes, wide, old.shapes, wide).tolist() == [[0.0, 0.0], [0.0, 0.0]]
 
 
 def test_trees_are_heard_about_a_device_with_records(joint: JointPredictor) -> None:

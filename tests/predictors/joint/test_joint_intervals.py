@@ -15,7 +15,6 @@ from perfmodel.predictors.joint.joint_intervals import (
     conformal_quantile,
     rung_scores,
 )
-from perfmodel.predictors.joint.joint_regimes import FRAMEWORK_WORDS
 
 BIG = ("Gpu-S", "gpu", "inference", "eager", "pytorch")
 SMALL = ("Gpu-L", "gpu", "inference", "eager", "pytorch")
@@ -105,14 +104,6 @@ def test_frameworks_have_quantiles_of_their_own() -> None:
     # Of a framework with too few records nothing but the mode and the compiler is known.
     pooled = found.at(Rung.NEW_JOB, (*BIG[:4], "another"))
     assert pooled == (conformal_quantile(scores, 0.9), True)
-
-
-def test_a_file_from_before_frameworks_were_told_apart_serves_all() -> None:
-    stored = [[["new_job", *BIG[:4]], 1.5], [["new_job", *BIG[1:4]], 2.5]]
-    found = GroupQuantiles.from_list(stored)
-    for word in FRAMEWORK_WORDS:
-        assert found.at(Rung.NEW_JOB, (*BIG[:4], word))[0] == 1.5
-        assert found.at(Rung.NEW_JOB, ("Gpu-New", *BIG[1:4], word))[0] == 2.5
 
 
 def test_rungs_of_evidence() -> None:

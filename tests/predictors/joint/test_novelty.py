@@ -29,7 +29,7 @@ def _world() -> tuple[np.ndarray, list[str], np.ndarray, np.ndarray]:
 
 
 ROWS, LABELS, FAMILIES, GRAPHS = _world()
-NOVELTY = Novelty().fit(ROWS, LABELS, FAMILIES, GRAPHS)
+NOVELTY = Novelty().fit(ROWS, LABELS, FAMILIES, GRAPHS, LABELS)
 
 
 def test_a_known_graph_is_its_own_nearest() -> None:
@@ -52,16 +52,6 @@ def test_columns_of_device_and_settings_do_not_count() -> None:
     assert NOVELTY.measure(moved)[0] == pytest.approx(np.zeros(3), abs=1e-4)
 
 
-def test_older_files_widen_answers_by_their_distance() -> None:
-    older = Novelty.of(
-        NOVELTY.arrays() | {"edges": np.array([1.0, 2.0]), "factors": np.array([0.5, 1.0, 3.0])},
-        NOVELTY.labels_,
-    )
-    asked = np.array([0.5, 1.5, 9.0])
-    assert older.factors(asked).tolist() == [0.5, 1.0, 3.0]
-    assert NOVELTY.factors(asked).tolist() == [1.0, 1.0, 1.0]
-
-
 def test_few_graphs_learned_from_lie_outside() -> None:
     # Measured as in learning: from the graphs of other families.
     distance = NOVELTY._to_other_families(FAMILIES[::2])
@@ -70,12 +60,12 @@ def test_few_graphs_learned_from_lie_outside() -> None:
 
 def test_one_family_alone_is_no_error() -> None:
     alone = np.full(len(ROWS), "same")
-    found = Novelty().fit(ROWS, LABELS, alone, GRAPHS)
+    found = Novelty().fit(ROWS, LABELS, alone, GRAPHS, LABELS)
     assert np.isfinite(found.outside_)
 
 
 def test_arrays_hold_everything() -> None:
-    back = Novelty.of(NOVELTY.arrays(), NOVELTY.labels_)
+    back = Novelty.of(NOVELTY.arrays(), NOVELTY.labels_, NOVELTY.jobs_)
     asked = np.concatenate([ROWS[:5], ROWS[:5] + np.float32(1.0)])
     for ours, theirs in zip(NOVELTY.measure(asked), back.measure(asked), strict=True):
         assert np.array_equal(ours, theirs)

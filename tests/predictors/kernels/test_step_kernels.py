@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from made_up_kernels import DEVICES, LAUNCH_S, law, made_up_calls
 from synthetic_workloads import mlp
 
 from perfmodel.devices.catalog import Catalog
+from perfmodel.errors import DamagedArtifactError
 from perfmodel.estimator.kernels.loading import load_kernels
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.kernels.kernel_calls import KernelCalls, kernel_calls
@@ -101,17 +103,14 @@ def test_an_open_question_means_implementations_of_the_maker() -> None:
     assert seen.implementations("moe", "fp16", "AMD") == ("",)
 
 
-def test_a_version_that_knows_fewer_columns_answers_as_it_did(tmp_path: Path) -> None:
+def test_a_version_of_other_columns_is_refused(tmp_path: Path) -> None:
     calls = made_up_calls(60)
-    early = KernelPredictor(SETTINGS)
-    early.columns_ = {
-        member: [name for name in names if name not in ("by_mlx", "by_mps")]
-        for member, names in early.columns_.items()
-    }
-    early.fit(calls, law(calls)).save(tmp_path)
-    read = KernelPredictor.load(tmp_path)
-    assert read.columns_ == early.columns_
-    assert np.array_equal(read.predict(calls), early.predict(calls))
+    KernelPredictor(SETTINGS).fit(calls, law(calls)).save(tmp_path)
+    state = json.loads((tmp_path / "kernels.state.json").read_text())
+    del state["columns"]["facts"][-1]
+    (tmp_path / "kernels.state.json").write_text(json.dumps(state))
+    with pytest.raises(DamagedArtifactError, match="other columns"):
+        KernelPredictor.load(tmp_path)
 
 
 def test_a_device_of_few_calls_weighs_less() -> None:

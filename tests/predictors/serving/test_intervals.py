@@ -96,12 +96,6 @@ def test_answers_are_read_back_with_what_they_were_about(asked: tuple[Asked, ...
     assert HeldOut.from_dict(_stored(asked), Path("held")).asked == asked
 
 
-def test_answers_from_before_that_was_noted_are_about_steps() -> None:
-    stored = _stored((Asked.OPERATOR, Asked.OPERATOR))
-    del stored["asked"]
-    assert HeldOut.from_dict(stored, Path("held")).asked == (Asked.STEP, Asked.STEP)
-
-
 @pytest.mark.parametrize("asked", [["whole step"], ["whole step", "another thing"]])
 def test_refuses_answers_that_do_not_say_what_they_were_about(asked: list[str]) -> None:
     stored = _stored((Asked.STEP, Asked.STEP)) | {"asked": asked}

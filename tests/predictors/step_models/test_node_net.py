@@ -11,15 +11,11 @@ from pathlib import Path
 import joint_world as world
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
 
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.steps.sketch import StepSketch
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.features.steps.step_table import (
-    DEVICE_FACTS,
-    LATER_FACTS,
-    LATER_SETTINGS,
     StepTable,
     step_table,
 )
@@ -100,14 +96,6 @@ def test_the_host_calls_while_the_device_works(net: NodeNet) -> None:
 def test_a_cpu_calls_and_works_in_turn(net: NodeNet) -> None:
     one = _one_on("cpu")
     assert _apart(net).log_times(one)[0] == pytest.approx(net.log_times(one)[0], abs=1e-6)
-
-
-def test_a_network_from_before_overlap_adds_up(net: NodeNet, tmp_path: Path) -> None:
-    net.save(tmp_path, "net")
-    stated = json.loads((tmp_path / "net.json").read_text())
-    assert stated["settings"].pop("overlap") == 3.0
-    (tmp_path / "net.json").write_text(json.dumps(stated))
-    assert NodeNet.load(tmp_path, "net").network_.overlap == 1.0
 
 
 def test_the_same_seed_learns_the_same(net: NodeNet) -> None:
@@ -292,32 +280,3 @@ def test_a_slower_framework_is_learned_as_one() -> None:
     foreign = [replace(step, software={"framework": "tensorflow"}) for step in asked]
     plain, other = (net.log_times(step_table(steps))[0] for steps in (asked, foreign))
     assert float(np.median(other - plain)) == pytest.approx(np.log(slower), abs=0.1)
-
-
-def test_a_network_from_before_frameworks_answers_as_it_did(net: NodeNet, tmp_path: Path) -> None:
-    # Without weights for the last settings, which no step of this world has.
-    net.save(tmp_path, "net")
-    facts = json.loads((tmp_path / "net.json").read_text())
-    facts["setting_columns"] = facts["setting_columns"][: -len(LATER_SETTINGS)]
-    (tmp_path / "net.json").write_text(json.dumps(facts))
-    kept = len(facts["setting_columns"])
-    state = load_file(tmp_path / "net.safetensors")
-    state["setting.weight"] = np.ascontiguousarray(state["setting.weight"][:, :kept])
-    state["by_setting"] = state["by_setting"][:kept]
-    products = state["by_sort"][kept + len(LATER_SETTINGS) :]
-    state["by_sort"] = np.concatenate([state["by_sort"][:kept], products])
-    # The GPUs of this world have no maker that anybody knows: the fact is the same for all.
-    facts_kept = len(DEVICE_FACTS) - len(LATER_FACTS)
-    state["fact.weight"] = np.ascontiguousarray(state["fact.weight"][:, :facts_kept])
-    state["by_fact"] = state["by_fact"][:facts_kept]
-    save_file(state, tmp_path / "net.safetensors")
-    earlier = NodeNet.load(tmp_path, "net")
-    assert earlier.log_times(TABLE)[0] == pytest.approx(net.log_times(TABLE)[0], abs=1e-5)
-    # What it never learned of changes nothing.
-    foreign = step_table([s.step for s in _under(SAMPLES, "jax", 1.0)])
-    at_typical = step_table([replace(s.step, software={}) for s in SAMPLES])
-    assert np.array_equal(earlier.log_times(foreign)[0], earlier.log_times(at_typical)[0])
-    # Saved again it is the same network.
-    earlier.save(tmp_path, "again")
-    again = NodeNet.load(tmp_path, "again")
-    assert np.array_equal(again.log_times(TABLE)[0], earlier.log_times(TABLE)[0])

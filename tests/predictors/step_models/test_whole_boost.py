@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from perfmodel.errors import DamagedArtifactError
-from perfmodel.features.steps.step_table import LATER_FACTS, LATER_SETTINGS
 from perfmodel.features.steps.whole_step import WHOLE_COLUMNS, whole_rows
 from perfmodel.predictors.boosting import Booster, BoosterSettings
 from perfmodel.predictors.step_models.whole_boost import WholeBoost
@@ -93,22 +92,6 @@ def test_damaged_files_are_refused(boost: WholeBoost, tmp_path: Path) -> None:
         with pytest.raises(DamagedArtifactError):
             WholeBoost.load(tmp_path, "trees")
         path.write_bytes(sound)
-
-
-def test_trees_from_before_frameworks_answer_as_they_did(tmp_path: Path) -> None:
-    later = {*LATER_SETTINGS, *LATER_FACTS}
-    known = [i for i, name in enumerate(WHOLE_COLUMNS) if name not in later]
-    usual = np.log(REFERENCE[:, :-1].sum(axis=1))
-    names = [WHOLE_COLUMNS[i] for i in known]
-    trees = Booster.train(ROWS[:, known], LOGS - usual, WEIGHTS, names, BoosterSettings(rounds=20))
-    trees.save(tmp_path, "boost")
-    earlier = WholeBoost.load(tmp_path, "boost")
-    expected = usual + trees.predict(ROWS[:, known])
-    slow = REFERENCE[:, -1]
-    assert np.array_equal(earlier.log_times(ROWS, REFERENCE)[slow == 0], expected[slow == 0])
-    earlier.save(tmp_path, "again")
-    again = WholeBoost.load(tmp_path, "again")
-    assert np.array_equal(again.log_times(ROWS, REFERENCE), earlier.log_times(ROWS, REFERENCE))
 
 
 def test_trees_without_a_column_of_their_own_are_refused(tmp_path: Path) -> None:
