@@ -21,7 +21,7 @@ from perfmodel.retraining.run_folder import Phase
 from perfmodel.retraining.workplace import Workplace
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.store.retraining import RetrainingStore
-from perfmodel.store.retraining.retraining_records import RetrainingClaim
+from perfmodel.store.retraining.retraining_records import Retraining
 from perfmodel.store.state.database import Database
 
 #: As little as learns anything, and nothing that a busy machine could make look slow.
@@ -142,7 +142,7 @@ class RetrainingWorld:
         """Return settings with which a retraining takes as little as it can."""
         return {**QUICK, **settings}
 
-    def claim(self, lease_s: float = 600.0, **settings: Any) -> RetrainingClaim:
+    def claim(self, lease_s: float = 600.0, **settings: Any) -> Retraining:
         """Enter a retraining, unless one is open, and take it on."""
         self.store.start("default", why="a test", settings=self.quick(**settings))
         claim = self.store.claim("here", lease_s=lease_s)
@@ -154,7 +154,7 @@ class RetrainingWorld:
         open_one = self.store.open_of("default")
         assert open_one is not None and self.store.cancel(open_one.name)
 
-    def attempt(self, claim: RetrainingClaim, place: Workplace | None = None) -> Attempt:
+    def attempt(self, claim: Retraining, place: Workplace | None = None) -> Attempt:
         """Return an attempt at it."""
 
         def tell(phase: Phase, text: str) -> None:

@@ -7,7 +7,7 @@ from typing import Self
 
 from perfmodel.errors import StoreError
 from perfmodel.store.campaigns import TaskStore
-from perfmodel.store.campaigns.campaign_records import TaskClaim
+from perfmodel.store.campaigns.campaign_records import Task
 
 
 class LeaseKeeper:
@@ -23,7 +23,7 @@ class LeaseKeeper:
         Renewed three times as often, seconds.
     """
 
-    def __init__(self, tasks: TaskStore, owner: str, claim: TaskClaim, *, lease_s: float) -> None:
+    def __init__(self, tasks: TaskStore, owner: str, claim: Task, *, lease_s: float) -> None:
         self._tasks = tasks
         self._owner = owner
         self._claim = claim

@@ -25,7 +25,7 @@ from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.worker import Failure, Success, machine_lock, measure_in_fresh_process
 from perfmodel.records import StepRecord
 from perfmodel.store.campaigns import CampaignStore, ReferenceStore, TaskStore
-from perfmodel.store.campaigns.campaign_records import TaskClaim
+from perfmodel.store.campaigns.campaign_records import Task
 from perfmodel.store.campaigns.task_store import Wanted
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.store.sql.connections import Connections
@@ -168,7 +168,7 @@ class CampaignWorker:
                 self._do(claim)
         return True
 
-    def _do(self, claim: TaskClaim) -> None:
+    def _do(self, claim: Task) -> None:
         try:
             if claim.campaign not in self._tally.policies and self._was_put_in_order(claim):
                 return
@@ -183,7 +183,7 @@ class CampaignWorker:
                     self._tell_of(claim, WorkEventKind.PUT_BACK)
             raise
 
-    def _was_put_in_order(self, claim: TaskClaim) -> bool:
+    def _was_put_in_order(self, claim: Task) -> bool:
         """Let another task of a new campaign come first, where its order says so."""
         policy = self._policy(claim.campaign)
         if policy.order is not Order.ADAPTIVE:
@@ -192,10 +192,10 @@ class CampaignWorker:
         self._on_campaign(claim.campaign)
         return True
 
-    def _measure(self, claim: TaskClaim, policy: CampaignPolicy) -> None:
+    def _measure(self, claim: Task, policy: CampaignPolicy) -> None:
         job, settings = stated_job(claim.job), self._settings(policy)
         threads = settings.threads
-        held = self._records.find(job, threads=threads, look_again=claim.attempt > 1)
+        held = self._records.find(job, threads=threads, look_again=claim.attempts > 1)
         if held is not None:
             self._finish(claim, held, kind=WorkEventKind.HELD, elapsed_s=0.0)
             return
@@ -220,7 +220,7 @@ class CampaignWorker:
             self._fail(claim, outcome, elapsed_s=elapsed_s)
 
     def _finish(
-        self, claim: TaskClaim, step: StepRecord, *, kind: WorkEventKind, elapsed_s: float
+        self, claim: Task, step: StepRecord, *, kind: WorkEventKind, elapsed_s: float
     ) -> None:
         outcome = outcome_of(step, folder=self._records.path)
         ended = self._patiently(
@@ -235,7 +235,7 @@ class CampaignWorker:
             noisy=step.noisy,
         )
 
-    def _fail(self, claim: TaskClaim, failure: Failure, *, elapsed_s: float) -> None:
+    def _fail(self, claim: Task, failure: Failure, *, elapsed_s: float) -> None:
         reason = f"{failure.kind}: {failure.reason}"
         ended = self._patiently(
             lambda: self._tasks.fail(
@@ -305,7 +305,7 @@ class CampaignWorker:
             text = "nothing waits; what other workers have begun may come back"
             self._tell(WorkEvent(kind=WorkEventKind.OTHERS_WORK, text=text))
 
-    def _tell_of(self, claim: TaskClaim, kind: WorkEventKind, **more: Any) -> None:
+    def _tell_of(self, claim: Task, kind: WorkEventKind, **more: Any) -> None:
         job = stated_job(claim.job)
         self._tell(WorkEvent(kind=kind, campaign=claim.campaign, task=claim.name, job=job, **more))
 

@@ -32,7 +32,7 @@ from perfmodel.retraining.run_folder import PHASES, Phase, RunFolder
 from perfmodel.retraining.settings import parse_settings
 from perfmodel.retraining.workplace import Workplace
 from perfmodel.store.retraining import ObservedDataStore, RetrainingStore
-from perfmodel.store.retraining.retraining_records import RetrainingClaim, RetrainingState
+from perfmodel.store.retraining.retraining_records import Retraining, RetrainingState
 from perfmodel.store.retraining.tuning_journal import TuningJournalStore
 from perfmodel.store.state.database import Database
 from perfmodel.training.fitted_parts import fit_parts, read_parts
@@ -82,7 +82,7 @@ class Attempt:
 
     def __init__(
         self,
-        claim: RetrainingClaim,
+        claim: Retraining,
         place: Workplace,
         database: Database,
         registry: ModelRegistry,

@@ -13,7 +13,6 @@ import sys
 import threading
 import traceback
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any, TextIO
 
 import orjson
@@ -25,7 +24,7 @@ from perfmodel.registry.model_registry import ModelRegistry
 from perfmodel.retraining.attempt import Attempt
 from perfmodel.retraining.run_folder import Phase
 from perfmodel.retraining.workplace import workplace_from
-from perfmodel.store.retraining.retraining_records import RetrainingClaim
+from perfmodel.store.retraining.retraining_records import Retraining
 from perfmodel.store.state.database import Database
 
 #: Niceness: whatever answers goes before.
@@ -60,9 +59,7 @@ def yield_to_others() -> None:
 def _ended(order: Mapping[str, Any], write: Any) -> dict[str, Any]:
     """Do what is left of a retraining; return how that ended."""
     place = workplace_from(order["place"])
-    claim = RetrainingClaim(
-        **{field.name: order["claim"][field.name] for field in fields(RetrainingClaim)}
-    )
+    claim = Retraining(**order["claim"])
 
     def tell(phase: Phase, text: str) -> None:
         write({"phase": phase.value, "text": text})

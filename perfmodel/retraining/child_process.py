@@ -18,7 +18,7 @@ import orjson
 import psutil
 
 from perfmodel.retraining.workplace import Workplace
-from perfmodel.store.retraining.retraining_records import RetrainingClaim
+from perfmodel.store.retraining.retraining_records import Retraining
 
 #: Lines of its errors that are kept for the log.
 _TAIL_LINES = 20
@@ -30,7 +30,7 @@ class ChildProcess:
     It may be killed at any moment: the next one goes on from the last finished phase.
     """
 
-    def __init__(self, claim: RetrainingClaim, place: Workplace) -> None:
+    def __init__(self, claim: Retraining, place: Workplace) -> None:
         order = {"claim": asdict(claim), "place": place.to_dict()}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "perfmodel.retraining.child"],

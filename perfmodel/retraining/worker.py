@@ -16,7 +16,6 @@ from perfmodel.retraining.workplace import Workplace
 from perfmodel.store.retraining import RetrainingLogStore, RetrainingStore
 from perfmodel.store.retraining.retraining_records import (
     Retraining,
-    RetrainingClaim,
     RetrainingState,
 )
 from perfmodel.store.retraining.retraining_store import MOST_ATTEMPTS
@@ -116,17 +115,17 @@ class RetrainingWorker:
         self._end(claim, last)
         return self._store.find(claim.name)
 
-    def _end(self, claim: RetrainingClaim, last: Mapping[str, Any]) -> None:
+    def _end(self, claim: Retraining, last: Mapping[str, Any]) -> None:
         """Keep what came of an attempt."""
         reason = last.get("reason")
         match last["ended"]:
             case "overtaken":
                 pass
-            case "later" if claim.attempt < MOST_ATTEMPTS:
+            case "later" if claim.attempts < MOST_ATTEMPTS:
                 self.note(claim, "", f"{reason} It is tried again in {self._options.pause_s:g} s.")
                 self._store.put_back(claim, wait_s=self._options.pause_s, counts=True)
                 return
-            case "lost" if claim.attempt < MOST_ATTEMPTS:
+            case "lost" if claim.attempts < MOST_ATTEMPTS:
                 self.note(claim, "", f"{reason} It goes on from the last finished phase.")
                 self._store.put_back(claim, counts=True)
                 return
@@ -143,14 +142,14 @@ class RetrainingWorker:
         self.note(claim, "", f"{last['ended']}{f': {reason}' if reason else ''}")
         shutil.rmtree(self._place.folder / claim.name, ignore_errors=True)
 
-    def note(self, claim: RetrainingClaim, phase: str, text: str) -> None:
+    def note(self, claim: Retraining, phase: str, text: str) -> None:
         """Say something, and keep it in the log if that can be done now."""
         line = f"{phase}: {text}" if phase else text
         self._on_line(phase, text)
         with suppress(StoreError):
-            self._log.add(claim.name, claim.attempt, [line])
+            self._log.add(claim.name, claim.attempts, [line])
 
-    def tell(self, claim: RetrainingClaim, lines: list[Mapping[str, Any]]) -> bool:
+    def tell(self, claim: Retraining, lines: list[Mapping[str, Any]]) -> bool:
         """Keep what the child has said; False where the database is away."""
         texts = [f"{one['phase']}: {one['text']}" if one["phase"] else one["text"] for one in lines]
         phases = [one for one in lines if one["phase"]]
@@ -163,12 +162,12 @@ class RetrainingWorker:
                     progress=phases[-1]["text"],
                     fraction=_fraction(phases[-1]),
                 )
-            self._log.add(claim.name, claim.attempt, texts)
+            self._log.add(claim.name, claim.attempts, texts)
         except StoreError:
             return False
         return True
 
-    def is_its_own(self, claim: RetrainingClaim) -> bool:
+    def is_its_own(self, claim: Retraining) -> bool:
         """Renew the lease; False where the retraining was cancelled, or taken by another."""
         try:
             return self._store.renew(self.owner, [claim.name], lease_s=self._options.lease_s)
@@ -184,7 +183,7 @@ class RetrainingWorker:
         """Tell whoever looks on."""
         self._on_line(line["phase"], line["text"])
 
-    def _sweep(self, claim: RetrainingClaim) -> None:
+    def _sweep(self, claim: Retraining) -> None:
         """Remove what is left of runs that have ended elsewhere, or were cancelled."""
         if not self._place.folder.is_dir():
             return
@@ -199,9 +198,7 @@ class RetrainingWorker:
 class _Watched:
     """One child, from its start to its end."""
 
-    def __init__(
-        self, worker: RetrainingWorker, child: ChildProcess, claim: RetrainingClaim
-    ) -> None:
+    def __init__(self, worker: RetrainingWorker, child: ChildProcess, claim: Retraining) -> None:
         self._worker = worker
         self._child = child
         self._claim = claim

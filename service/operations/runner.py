@@ -217,7 +217,7 @@ class Runner:
     def _end(self, claim: Claim, status: int, body: bytes) -> None:
         if status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
             # No room or no database for it now; that says nothing about what was asked.
-            pause_s = min(2.0**claim.attempt, _LONGEST_PAUSE_S)
+            pause_s = min(2.0**claim.attempts, _LONGEST_PAUSE_S)
             self._store.put_back(claim, wait_s=pause_s, counts=True)
         elif status >= HTTPStatus.BAD_REQUEST:
             self._store.fail(claim, body.decode(), status=status)

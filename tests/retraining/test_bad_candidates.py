@@ -18,7 +18,7 @@ from perfmodel.registry.states import State
 from perfmodel.retraining import attempt as attempts
 from perfmodel.retraining.data import snapshot
 from perfmodel.store.artifacts import read_artifact, write_artifact
-from perfmodel.store.retraining.retraining_records import RetrainingClaim, RetrainingState
+from perfmodel.store.retraining.retraining_records import Retraining, RetrainingState
 from perfmodel.training.learned_steps import is_kept_back
 from perfmodel.training.train import train
 from perfmodel.types import Mode
@@ -40,7 +40,7 @@ class Prepared:
     """
 
     folder: Path
-    claim: RetrainingClaim
+    claim: Retraining
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def world(prepared: Prepared, tmp_path: Path) -> Iterator[RetrainingWorld]:
     made.close()
 
 
-def _candidate(world: RetrainingWorld, claim: RetrainingClaim) -> Path:
+def _candidate(world: RetrainingWorld, claim: Retraining) -> Path:
     (folder,) = (world.runs / claim.name / "calibrate" / "default").iterdir()
     return folder
 

@@ -18,7 +18,7 @@ ONE = Comparison(
     answered_ratio=0.25, compared_at="2026-11-02T00:00:00+00:00",
 )  # fmt: skip
 RUN = ShadowRun(
-    name="default/2", state="waiting", attempt=0, problem=None, created_at="", updated_at=""
+    name="default/2", state="waiting", attempts=0, problem=None, created_at="", updated_at=""
 )
 
 
@@ -86,7 +86,7 @@ def test_a_job_type_has_nothing_but_its_answers() -> None:
         (RUN, 3, "waiting"),
         (RUN, 0, "done"),
         (replace(RUN, state="running"), 3, "running"),
-        (replace(RUN, attempt=5, problem="damaged"), 3, "given up"),
+        (replace(RUN, attempts=5, problem="damaged"), 3, "given up"),
     ],
 )
 def test_the_stage_says_what_is_to_come(run: ShadowRun | None, waiting: int, stage: str) -> None:

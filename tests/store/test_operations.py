@@ -37,7 +37,7 @@ def test_an_operation_waits_runs_and_is_done(operations: OperationStore) -> None
     assert (started.state, started.caller, started.attempts) == (OperationState.WAITING, "me", 0)
     claim = operations.claim("b", lease_s=FOREVER_S)
     assert claim is not None
-    assert (claim.name, claim.request, claim.attempt) == (started.name, b'{"jobs":[]}', 1)
+    assert (claim.name, claim.request, claim.attempts) == (started.name, b'{"jobs":[]}', 1)
     assert _state(operations, started.name) == "running"
     assert operations.result(started.name) is None
     assert operations.finish(claim, b'{"cells":3}', status=201)
@@ -61,7 +61,7 @@ def test_what_lost_its_worker_is_taken_over(operations: OperationStore) -> None:
     lost = operations.claim("b", lease_s=-1.0)  # its lease has run out already
     taken = operations.claim("c", lease_s=FOREVER_S)
     assert lost is not None and taken is not None
-    assert (taken.name, taken.attempt) == (lost.name, 2)
+    assert (taken.name, taken.attempts) == (lost.name, 2)
     # The worker was slow, not dead: what it brings now is dropped.
     assert not operations.finish(lost, b"old")
     assert not operations.put_back(lost)
@@ -101,7 +101,7 @@ def test_what_is_put_back_waits_its_time(operations: OperationStore) -> None:
         assert _state(operations, name) == "waiting"
     again = until(lambda: operations.claim("b", lease_s=FOREVER_S))
     assert time.monotonic() - began > 0.7  # clocks tick
-    assert (again.name, again.attempt) == (sooner, 1)
+    assert (again.name, again.attempts) == (sooner, 1)
     assert operations.claim("b", lease_s=FOREVER_S) is None
 
 

@@ -114,7 +114,7 @@ def test_one_process_compares_at_a_time_until_it_failed_too_often(
     assert runs.find("v/2") is None
     runs.enter("v/2")
     held = runs.take("v/2", "me", lease_s=60)
-    assert held is not None and held.attempt == 1
+    assert held is not None and held.attempts == 1
     assert runs.take("v/2", "you", lease_s=60) is None
     assert (runs.renew("me", ["v/2"], lease_s=60), runs.renew("you", ["v/2"], lease_s=60)) == (
         True, False,
@@ -122,9 +122,9 @@ def test_one_process_compares_at_a_time_until_it_failed_too_often(
     runs.end(held, None)
     again = runs.take("v/2", "you", lease_s=60)
     # One that ended well is no failed attempt.
-    assert again is not None and again.attempt == 1
+    assert again is not None and again.attempts == 1
     for attempt in range(1, MOST_ATTEMPTS + 1):
-        assert again is not None and again.attempt == attempt
+        assert again is not None and again.attempts == attempt
         runs.end(again, "damaged")
         again = runs.take("v/2", "you", lease_s=60)
     assert again is None
@@ -139,7 +139,7 @@ def test_a_pause_is_kept_and_a_lost_process_replaced(connections: Connections) -
     runs.enter("v/2")
     lost = runs.take("v/2", "me", lease_s=-1)
     taken = runs.take("v/2", "you", lease_s=60)
-    assert lost is not None and taken is not None and taken.attempt == 2
+    assert lost is not None and taken is not None and taken.attempts == 2
     runs.end(lost, "too late to say so")
     found = runs.find("v/2")
     assert found is not None and (found.state, found.problem) == ("running", None)

@@ -93,7 +93,8 @@ class Task:
     Parameters
     ----------
     attempts : int
-        How often it was begun.
+        How often it was begun. What an earlier attempt brings after it was taken to be lost is
+        dropped.
     machine : str or None
         What measured it: host and accelerator.
     elapsed_s : float or None
@@ -124,23 +125,6 @@ class Task:
     doubt: str | None
     created_at: str
     updated_at: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TaskClaim:
-    """A task that a worker has taken on.
-
-    Parameters
-    ----------
-    attempt : int
-        The first one is 1. What an earlier attempt brings after it was taken to be lost is dropped.
-    """
-
-    name: str
-    campaign: str
-    accelerator: str
-    job: Mapping[str, Any]
-    attempt: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

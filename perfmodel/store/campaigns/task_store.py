@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 from sqlalchemy import ColumnElement, Connection, Select, and_, or_, select, update
 
-from perfmodel.store.campaigns.campaign_records import CampaignState, TaskClaim, TaskState
+from perfmodel.store.campaigns.campaign_records import CampaignState, Task, TaskState
 from perfmodel.store.sql.connections import now
 from perfmodel.store.sql.leases import LeasedStore
 from perfmodel.store.sql.records import as_column, record_from
@@ -48,7 +48,7 @@ class TaskStore(LeasedStore):
 
     work = CAMPAIGN_TASKS
 
-    def claim(self, owner: str, wanted: Wanted, *, lease_s: float) -> TaskClaim | None:
+    def claim(self, owner: str, wanted: Wanted, *, lease_s: float) -> Task | None:
         """Take on the task whose turn it is, or that has lost its worker; None without any.
 
         Those of the campaign made first come first; one whose time is spent, or that was
@@ -60,12 +60,11 @@ class TaskStore(LeasedStore):
             order = (CAMPAIGNS.c.id, _TASK.turn, _TASK.id)
             return _may_begin(select(_TASK.id)).where(free, wanted.tasks).order_by(*order)
 
-        columns = (_TASK.name, _TASK.campaign, _TASK.accelerator, _TASK.job, _TASK.attempts)
-        row = self._take(owner, due, lease_s=lease_s, columns=columns)
-        return None if row is None else record_from(TaskClaim, row, attempt=row.attempts)
+        row = self._take(owner, due, lease_s=lease_s)
+        return None if row is None else record_from(Task, row)
 
     def finish(
-        self, claim: TaskClaim, outcome: Mapping[str, Any], *, machine: str, elapsed_s: float
+        self, claim: Task, outcome: Mapping[str, Any], *, machine: str, elapsed_s: float
     ) -> bool:
         """Keep what was measured; False where somebody else has the task by now."""
         return self._end(
@@ -77,7 +76,7 @@ class TaskStore(LeasedStore):
             reason=None,
         )
 
-    def fail(self, claim: TaskClaim, reason: str, *, machine: str, elapsed_s: float) -> bool:
+    def fail(self, claim: Task, reason: str, *, machine: str, elapsed_s: float) -> bool:
         """Keep why a task could not be measured; False where somebody else has it by now."""
         return self._end(
             claim, state=TaskState.FAILED, elapsed_s=elapsed_s, machine=machine, reason=reason
@@ -131,7 +130,7 @@ class TaskStore(LeasedStore):
             .values(checked=True, doubt=doubt, updated_at=now())
         )
 
-    def _end(self, claim: TaskClaim, *, state: TaskState, elapsed_s: float, **values: Any) -> bool:
+    def _end(self, claim: Task, *, state: TaskState, elapsed_s: float, **values: Any) -> bool:
         with self._connections.writing() as connection:
             ended = self._write_held(
                 connection, claim, state=state.value, elapsed_s=elapsed_s, **values

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Select, select
 
 from perfmodel.store.sql.leases import LeasedStore
+from perfmodel.store.sql.records import record_from
 from perfmodel.store.sql.tables import DRIFT_KEEPERS
 
 _KEEPER = DRIFT_KEEPERS.c
@@ -20,7 +21,7 @@ class Keeping:
 
     name: str
     owner: str
-    attempt: int
+    attempts: int
 
 
 class KeeperLease(LeasedStore):
@@ -35,9 +36,8 @@ class KeeperLease(LeasedStore):
             due = self._may_be_taken(connection, most_attempts=_MOST_ATTEMPTS)
             return select(_KEEPER.id).where(due)
 
-        columns = (_KEEPER.name, _KEEPER.attempts)
-        row = self._take(owner, free, lease_s=lease_s, columns=columns)
-        return None if row is None else Keeping(name=row.name, owner=owner, attempt=row.attempts)
+        row = self._take(owner, free, lease_s=lease_s)
+        return None if row is None else record_from(Keeping, row)
 
     def holds(self, connection: Connection, keeping: Keeping) -> bool:
         """Tell within a transaction whether somebody still is the keeper."""

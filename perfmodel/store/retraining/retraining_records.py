@@ -59,11 +59,13 @@ class Retraining:
     fraction : float
         How much of its phases is done, in [0, 1].
     attempts : int
-        How often it was begun.
+        How often it was begun. What an earlier attempt brings after it was taken to be lost is
+        dropped.
     version : str or None
         The version that it makes, from its decision on.
     decision : mapping or None
-        What the gate said: ``accepted``, ``findings``, ``report``, ...
+        What the gate said, perhaps in an earlier attempt on another host: ``accepted``,
+        ``findings``, ``report``, ...
     reason : str or None
         Of one that failed, was refused or did not let its version serve: why.
     """
@@ -84,29 +86,6 @@ class Retraining:
     reason: str | None
     created_at: str
     updated_at: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RetrainingClaim:
-    """A retraining that a worker has taken on.
-
-    Parameters
-    ----------
-    attempt : int
-        The first one is 1. What an earlier attempt brings after it was taken to be lost is dropped.
-    version, decision
-        What an earlier attempt has decided, perhaps on another host; None before.
-    """
-
-    name: str
-    model: str
-    why: str
-    caller: str
-    settings: Mapping[str, Any]
-    attempt: int
-    created_at: str
-    version: str | None = None
-    decision: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

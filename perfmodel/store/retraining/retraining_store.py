@@ -11,7 +11,6 @@ from sqlalchemy import Connection, Select, func, select, update
 from perfmodel.store.retraining.entering import enter
 from perfmodel.store.retraining.retraining_records import (
     Retraining,
-    RetrainingClaim,
     RetrainingState,
     Trigger,
 )
@@ -96,9 +95,7 @@ class RetrainingStore(LeasedStore):
         with self._connections.reading() as connection:
             return connection.execute(self._due(connection).limit(1)).first() is not None
 
-    def claim(
-        self, owner: str, *, lease_s: float, name: str | None = None
-    ) -> RetrainingClaim | None:
+    def claim(self, owner: str, *, lease_s: float, name: str | None = None) -> Retraining | None:
         """Take on the retraining that was entered first, or has lost its worker; None without any.
 
         Parameters
@@ -111,19 +108,15 @@ class RetrainingStore(LeasedStore):
             query = self._due(connection)
             return query if name is None else query.where(_TABLE.name == name)
 
-        columns = (
-            _TABLE.name, _TABLE.model, _TABLE.why, _TABLE.caller, _TABLE.settings, _TABLE.attempts,
-            _TABLE.created_at, _TABLE.version, _TABLE.decision,
-        )  # fmt: skip
-        row = self._take(owner, due, lease_s=lease_s, columns=columns)
-        return None if row is None else record_from(RetrainingClaim, row, attempt=row.attempts)
+        row = self._take(owner, due, lease_s=lease_s)
+        return None if row is None else _retraining(row)
 
-    def tell(self, claim: RetrainingClaim, *, phase: str, progress: str, fraction: float) -> bool:
+    def tell(self, claim: Retraining, *, phase: str, progress: str, fraction: float) -> bool:
         """Keep how far a retraining is; False where somebody else has it by now."""
         return self._tell(claim, phase=phase, progress=progress[:300], fraction=fraction)
 
     def decide(
-        self, claim: RetrainingClaim, *, version: str | None, decision: Mapping[str, Any] | None
+        self, claim: Retraining, *, version: str | None, decision: Mapping[str, Any] | None
     ) -> bool:
         """Keep what was decided before it takes effect; False where somebody else has it by now.
 
@@ -133,7 +126,7 @@ class RetrainingStore(LeasedStore):
 
     def end(
         self,
-        claim: RetrainingClaim,
+        claim: Retraining,
         state: RetrainingState,
         *,
         version: str | None = None,
@@ -175,7 +168,7 @@ class RetrainingStore(LeasedStore):
         free = self._may_be_taken(connection, most_attempts=MOST_ATTEMPTS)
         return select(_TABLE.id).where(free).order_by(_TABLE.id)
 
-    def _tell(self, claim: RetrainingClaim, **values: object) -> bool:
+    def _tell(self, claim: Retraining, **values: object) -> bool:
         with self._connections.writing() as connection:
             return self._write_held(
                 connection, claim, state=RetrainingState.RUNNING.value, **values

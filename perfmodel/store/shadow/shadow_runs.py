@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
-from sqlalchemy import Connection, Row, Select, select, update
+from sqlalchemy import Connection, Select, select, update
 
 from perfmodel.store.sql.leases import RUNNING, WAITING, LeasedStore, clock, new_work
 from perfmodel.store.sql.records import record_from
@@ -14,11 +14,6 @@ from perfmodel.store.sql.tables import SHADOW_RUNS
 
 #: How often in a row a comparison may end badly before somebody has to start it again.
 MOST_ATTEMPTS = 5
-
-_COLUMNS = (
-    SHADOW_RUNS.c.name, SHADOW_RUNS.c.state, SHADOW_RUNS.c.attempts, SHADOW_RUNS.c.problem,
-    SHADOW_RUNS.c.created_at, SHADOW_RUNS.c.updated_at,
-)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,7 +26,7 @@ class ShadowRun:
         ``"<name>/<version>"``.
     state : str
         ``"waiting"`` or ``"running"``.
-    attempt : int
+    attempts : int
         How often it ended badly in a row, with the one that is under way.
     problem : str or None
         How it ended badly last.
@@ -39,7 +34,7 @@ class ShadowRun:
 
     name: str
     state: str
-    attempt: int
+    attempts: int
     problem: str | None
     created_at: str
     updated_at: str
@@ -47,7 +42,7 @@ class ShadowRun:
     @property
     def is_given_up(self) -> bool:
         """Whether nobody tries again unless it is started anew."""
-        return self.state != RUNNING and self.attempt >= MOST_ATTEMPTS
+        return self.state != RUNNING and self.attempts >= MOST_ATTEMPTS
 
 
 class ShadowRunStore(LeasedStore):
@@ -68,7 +63,7 @@ class ShadowRunStore(LeasedStore):
 
     def find(self, name: str) -> ShadowRun | None:
         """Return how a comparison is getting on; None of a version that was never a shadow."""
-        return self._find(select(*_COLUMNS).where(SHADOW_RUNS.c.name == name), _run)
+        return self._find(select(SHADOW_RUNS).where(SHADOW_RUNS.c.name == name), _run)
 
     def take(self, name: str, owner: str, *, lease_s: float) -> ShadowRun | None:
         """Take a comparison on; None where somebody else has it, or it ended badly too often."""
@@ -77,7 +72,7 @@ class ShadowRunStore(LeasedStore):
             free = self._may_be_taken(connection, most_attempts=MOST_ATTEMPTS)
             return select(SHADOW_RUNS.c.id).where(free, SHADOW_RUNS.c.name == name)
 
-        row = self._take(owner, mine, lease_s=lease_s, columns=_COLUMNS)
+        row = self._take(owner, mine, lease_s=lease_s)
         return None if row is None else _run(row)
 
     def end(self, held: ShadowRun, problem: str | None, *, wait_s: float = 0.0) -> None:
@@ -94,10 +89,9 @@ class ShadowRunStore(LeasedStore):
                 held,
                 state=WAITING,
                 problem=problem,
-                attempts=0 if problem is None else held.attempt,
+                attempts=0 if problem is None else held.attempts,
                 lease_until=clock(connection) + wait_s,
             )
 
 
-def _run(row: Row[Any]) -> ShadowRun:
-    return record_from(ShadowRun, row, attempt=row.attempts)
+_run = partial(record_from, ShadowRun)

@@ -17,7 +17,6 @@ from collections.abc import Callable, Collection
 from typing import Any, ClassVar, Protocol
 
 from sqlalchemy import (
-    Column,
     ColumnElement,
     Connection,
     Double,
@@ -55,8 +54,8 @@ class Held(Protocol):
         """Of the row."""
 
     @property
-    def attempt(self) -> int:
-        """Which one it is; the first is 1."""
+    def attempts(self) -> int:
+        """How often it was begun, this time included."""
 
 
 def new_work(name: str) -> dict[str, Any]:
@@ -94,9 +93,8 @@ class LeasedStore(SharedStore):
         which: Callable[[Connection], Select[tuple[int]]],
         *,
         lease_s: float,
-        columns: Collection[Column[Any]],
     ) -> Row[Any] | None:
-        """Take on the first row that a query finds; None without any.
+        """Take on the first row that a query finds, and return it as it is then; None without any.
 
         Parameters
         ----------
@@ -104,8 +102,6 @@ class LeasedStore(SharedStore):
             Builds the query for the ``id`` of rows that may be taken, first choice first.
         lease_s : float
             Time within which it has to be renewed, seconds.
-        columns : collection of Column
-            What is returned of the row, as it is then.
         """
         with self._connections.reading() as connection:
             # Nobody is kept from writing by a look that finds nothing, as most do.
@@ -128,7 +124,7 @@ class LeasedStore(SharedStore):
                     lease_until=_until(connection, lease_s),
                     updated_at=now(),
                 )
-                .returning(*columns)
+                .returning(*table.c)
             ).one()
 
     def renew(self, owner: str, names: Collection[str], *, lease_s: float) -> bool:
@@ -158,7 +154,7 @@ class LeasedStore(SharedStore):
                 .where(self._is_held(held))
                 .values(
                     state=WAITING,
-                    attempts=held.attempt - (0 if counts else 1),
+                    attempts=held.attempts - (0 if counts else 1),
                     lease_until=_until(connection, wait_s),
                     updated_at=now(),
                 )
@@ -187,7 +183,8 @@ class LeasedStore(SharedStore):
 
     def _is_held(self, held: Held) -> ColumnElement[bool]:
         table = self.work.c
-        return and_(table.name == held.name, table.state == RUNNING, table.attempts == held.attempt)
+        same = table.name == held.name, table.attempts == held.attempts
+        return and_(table.state == RUNNING, *same)
 
     def _is_due(self, connection: Connection) -> ColumnElement[bool]:
         table, time = self.work.c, clock(connection)

@@ -64,22 +64,13 @@ class Operation:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Claim:
-    """An operation that a worker has taken on.
+class Claim(Operation):
+    """An operation that a worker has taken on, with what was given to :meth:`OperationStore.start`.
 
-    Parameters
-    ----------
-    request : bytes
-        As it was given to :meth:`OperationStore.start`.
-    attempt : int
-        The first one is 1. What an earlier attempt brings after it was taken to be lost is dropped.
+    What an earlier attempt brings after it was taken to be lost is dropped.
     """
 
-    name: str
-    kind: str
-    caller: str
     request: bytes
-    attempt: int
 
 
 class OperationStore(LeasedStore):
@@ -153,12 +144,10 @@ class OperationStore(LeasedStore):
             due = self._may_be_taken(connection, most_attempts=most_attempts)
             return select(table.id).where(due).order_by(at_work, table.id)
 
-        columns = (table.name, table.kind, table.caller, table.request, table.attempts)
-        row = self._take(owner, next_one, lease_s=lease_s, columns=columns)
+        row = self._take(owner, next_one, lease_s=lease_s)
         if row is None:
             return None
-        request = zlib.decompress(row.request)
-        return record_from(Claim, row, request=request, attempt=row.attempts)
+        return record_from(Claim, row, request=zlib.decompress(row.request))
 
     def finish(self, claim: Claim, result: bytes, *, status: int = 200) -> bool:
         """Keep what came of an operation; False where somebody else has it by now."""

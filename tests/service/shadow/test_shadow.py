@@ -177,7 +177,7 @@ def test_a_killed_comparison_goes_on_and_the_command_shows_it(
         assert killed
         run = ShadowRunStore(client.app.state.dispatcher.state.database.connections)  # type: ignore[attr-defined]
         found = run.find("default/1")
-        assert found is not None and (found.attempt, found.problem) == (0, None)
+        assert found is not None and (found.attempts, found.problem) == (0, None)
     shown = json.loads(CliRunner().invoke(cli, [*arguments, "--json"]).stdout)
     assert (shown["stage"], shown["groups"][0]["asked"]) == ("done", 1)
     table = CliRunner().invoke(cli, arguments).stdout

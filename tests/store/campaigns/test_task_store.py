@@ -9,7 +9,7 @@ import pytest
 from waiting import PATIENCE_S
 
 from perfmodel.store.campaigns import CampaignStore, ReferenceStore, TaskStore
-from perfmodel.store.campaigns.campaign_records import NewTask, TaskClaim, TaskState
+from perfmodel.store.campaigns.campaign_records import NewTask, Task, TaskState
 from perfmodel.store.campaigns.task_store import Wanted
 from perfmodel.store.sql.connections import Connections
 
@@ -30,14 +30,12 @@ class Stores:
         tasks = [NewTask(accelerator=accelerator, job={"batch_size": size}) for size in sizes]
         assert self.campaigns.create(name, tasks, policy={}, **more)  # type: ignore[arg-type]
 
-    def claim(
-        self, owner: str = "a", lease_s: float = FOREVER_S, wanted: Wanted = ANY
-    ) -> TaskClaim:
+    def claim(self, owner: str = "a", lease_s: float = FOREVER_S, wanted: Wanted = ANY) -> Task:
         found = self.tasks.claim(owner, wanted, lease_s=lease_s)
         assert found is not None
         return found
 
-    def finish(self, claim: TaskClaim, machine: str = "m", key: str = "k") -> bool:
+    def finish(self, claim: Task, machine: str = "m", key: str = "k") -> bool:
         return self.tasks.finish(claim, {"key": key}, machine=machine, elapsed_s=1.0)
 
 
@@ -48,7 +46,7 @@ def stores(migrated_url: str) -> Iterator[Stores]:
     made.connections.close()
 
 
-def _size(claim: TaskClaim) -> int:
+def _size(claim: Task) -> int:
     return int(claim.job["batch_size"])
 
 
@@ -87,7 +85,7 @@ def test_a_task_ends_once_whoever_brings_it(stores: Stores) -> None:
     stores.enter("one", 1)
     lost = stores.claim("a", lease_s=-1.0)
     taken = stores.claim("b")
-    assert taken.attempt == 2
+    assert taken.attempts == 2
     assert not stores.finish(lost)
     assert not stores.tasks.renew("a", [lost.name], lease_s=FOREVER_S)
     assert not stores.tasks.fail(lost, "late", machine="m", elapsed_s=1.0)
@@ -112,7 +110,7 @@ def test_what_is_put_back_has_not_been_tried(stores: Stores) -> None:
     stores.enter("one", 1)
     for _ in range(5):
         assert stores.tasks.put_back(stores.claim())
-    assert stores.claim().attempt == 1
+    assert stores.claim().attempts == 1
 
 
 def test_nothing_is_begun_past_the_budget(stores: Stores) -> None:

@@ -10,7 +10,7 @@ from jumping_clock import jump
 
 from perfmodel.store.retraining import RetrainingLogStore, RetrainingStore
 from perfmodel.store.retraining.retraining_records import (
-    RetrainingClaim,
+    Retraining,
     RetrainingState,
     Trigger,
 )
@@ -32,7 +32,7 @@ def store(connections: Connections) -> RetrainingStore:
     return RetrainingStore(connections)
 
 
-def _claim(store: RetrainingStore, owner: str = "a", lease_s: float = FOREVER_S) -> RetrainingClaim:
+def _claim(store: RetrainingStore, owner: str = "a", lease_s: float = FOREVER_S) -> Retraining:
     found = store.claim(owner, lease_s=lease_s)
     assert found is not None
     return found
@@ -87,7 +87,7 @@ def test_a_lost_retraining_is_taken_over_and_its_first_worker_is_heard_no_more(
     assert store.decide(first, version="v1", decision={"accepted": True})
     second = _claim(store, "second")
     # What the first one decided is told to whoever takes over.
-    assert (second.attempt, second.version, second.decision) == (2, "v1", {"accepted": True})
+    assert (second.attempts, second.version, second.decision) == (2, "v1", {"accepted": True})
     assert not store.renew("first", [first.name], lease_s=1.0)
     assert not store.tell(first, phase="fit", progress="", fraction=0.2)
     assert not store.decide(first, version=None, decision=None)
@@ -98,7 +98,7 @@ def test_a_lost_retraining_is_taken_over_and_its_first_worker_is_heard_no_more(
     assert found is not None
     assert (found.phase, found.progress, found.fraction) == ("fit", "fitted", 0.5)
     assert store.put_back(second) and store.has_due()
-    assert _claim(store).attempt == 2
+    assert _claim(store).attempts == 2
 
 
 @pytest.mark.parametrize("by_s", [86_400.0, -86_400.0])
@@ -118,7 +118,7 @@ def test_a_database_whose_clock_jumps_ends_nothing_twice(
 def test_one_that_takes_its_workers_with_it_is_given_up(store: RetrainingStore) -> None:
     name = store.start("default")[0].name
     for attempt in range(1, MOST_ATTEMPTS + 1):
-        assert _claim(store, lease_s=0.0).attempt == attempt
+        assert _claim(store, lease_s=0.0).attempts == attempt
     assert store.claim("b", lease_s=1.0) is None
     assert (store.give_up_lost(), store.give_up_lost()) == (1, 0)
     found = store.find(name)
