@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from perfmodel.campaigns.progress import Progress
-from perfmodel.store.campaigns.campaign_records import Campaign, Reference, Task
+from perfmodel.store.campaigns.campaign_records import Campaign, Task
 
 #: What is nobody's business outside, or stands elsewhere.
 _NOT_SHOWN = ("name", "campaign", "turn", "owner", "checked")
@@ -27,8 +27,3 @@ def task_to_dict(task: Task) -> dict[str, Any]:
     """Return a task with what came of it."""
     plain = {name: value for name, value in asdict(task).items() if name not in _NOT_SHOWN}
     return {"id": task.name, **plain, "state": task.state.value}
-
-
-def reference_to_dict(reference: Reference) -> dict[str, Any]:
-    """Return what the reference workload took on a machine."""
-    return {name: value for name, value in asdict(reference).items() if name != "campaign"}

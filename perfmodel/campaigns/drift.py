@@ -8,10 +8,10 @@ from collections.abc import Callable
 from perfmodel.campaigns.events import WorkEvent, WorkEventKind
 from perfmodel.campaigns.policy import CampaignPolicy
 from perfmodel.campaigns.record_folder import RecordFolder
+from perfmodel.client.records import CampaignReference
 from perfmodel.graph.job import Job
 from perfmodel.profilers.worker import Failure, Success
 from perfmodel.store.campaigns import ReferenceStore, TaskStore
-from perfmodel.store.campaigns.campaign_records import Reference
 
 
 class DriftWatch:
@@ -98,7 +98,7 @@ class DriftWatch:
         )
 
 
-def doubt_of(reference: Reference, policy: CampaignPolicy) -> str:
+def doubt_of(reference: CampaignReference, policy: CampaignPolicy) -> str:
     """Return why records are noisy that were measured before a reference."""
     return (
         f"The reference took {reference.drift or 0.0:+.1%} against the first time on this machine, "
@@ -106,5 +106,5 @@ def doubt_of(reference: Reference, policy: CampaignPolicy) -> str:
     )
 
 
-def _said(reference: Reference) -> str:
+def _said(reference: CampaignReference) -> str:
     return "first on this machine" if reference.drift is None else f"{reference.drift:+.1%}"

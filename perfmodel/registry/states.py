@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any
 
+from perfmodel.client.records import ModelChange
 from perfmodel.errors import DamagedArtifactError
 
 
@@ -42,34 +43,14 @@ PUBLISH = "publish"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
-    """One version enters one state.
+class Change(ModelChange):
+    """One version enters one state; clocks are shown, never compared.
 
-    Parameters
-    ----------
-    sequence : int
-        One more than that of every change that was known where this one was made, >= 1.
-    change_id : str
-        16 hexadecimal digits at random.
-    action : str
-        What was done: ``"promote"``, ``"rollback"``, ``"judge"``, ...
-    by, at, why : str
-        Who, when (UTC, by the clock of whoever wrote it: shown, never compared), and for what
-        reason.
-    previous : str or None
-        The version that served when this was written; where the same one is asked for again, that
-        one, and nothing is written.
+    Where the version that serves is asked for again, ``previous`` is that one, and nothing is
+    written.
     """
 
-    sequence: int
-    change_id: str
-    version: str
     state: State
-    action: str
-    by: str
-    at: str
-    why: str = ""
-    previous: str | None = None
 
     @property
     def is_standing(self) -> bool:

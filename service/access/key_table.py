@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.store.sql.connections import Connections, shown_url
 from perfmodel.store.sql.shared_store import RevisionWatch
-from perfmodel.store.state.keys import REVISION, KeyRows, StoredKey
+from perfmodel.store.state.keys import REVISION, KeyRows
 from service.access.keys import ApiKey, KeyStore, UnknownKeyError, parse_scopes
 
 logger = logging.getLogger(__name__)
@@ -51,7 +50,7 @@ class KeyTable:
 
     def add(self, key: ApiKey) -> None:
         """Keep a key; it is safe on disk when this returns."""
-        self._rows.add(_row(key))
+        self._rows.add({**asdict(key), "scopes": sorted(key.scopes)})
         self.refresh()
 
     def revoke(self, key_id: str) -> ApiKey:
@@ -67,10 +66,10 @@ class KeyTable:
         keys = []
         for row in self._rows.all():
             try:
-                keys.append(_key(row))
+                keys.append(ApiKey(**{**row, "scopes": parse_scopes(row["scopes"])}))
             except InvalidInputError as error:
                 # Of a newer version, perhaps: what is not understood opens nothing.
-                logger.error("the key %s is passed over: %s", row.key_id, error)
+                logger.error("the key %s is passed over: %s", row["key_id"], error)
         self._keys = tuple(keys)
         self._valid = {key.digest: key for key in keys if key.revoked_at is None}
 
@@ -103,15 +102,3 @@ class KeyRing:
             if any(key.key_id == key_id for key in place.all()):
                 return place.revoke(key_id)
         raise UnknownKeyError(key_id, known=[key.key_id for key in self.all()])
-
-
-def _row(key: ApiKey) -> StoredKey:
-    return StoredKey(**{**_fields(key), "scopes": tuple(sorted(key.scopes))})
-
-
-def _key(row: StoredKey) -> ApiKey:
-    return ApiKey(**{**_fields(row), "scopes": parse_scopes(row.scopes)})
-
-
-def _fields(kept: ApiKey | StoredKey) -> dict[str, Any]:
-    return {field.name: getattr(kept, field.name) for field in fields(kept)}

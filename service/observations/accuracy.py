@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
 
+from perfmodel.client.answers import AcceleratorAccuracy, Accuracy, AccuracyPoint
 from perfmodel.store.state.observation_records import (
     ObservationFilter,
     ObservationState,
@@ -22,46 +21,7 @@ _BELIEVED = ObservationFilter(state=ObservationState.ACCEPTED, measured=True)
 _AT_ONCE = 64
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Point:
-    """A measured step beside what was predicted of it."""
-
-    time: str
-    job: str
-    label: str
-    accelerator: str
-    placement: str
-    measured_s: float
-    predicted_s: float
-    low_s: float
-    high_s: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AccuracyPage:
-    """Some points, newest first.
-
-    Parameters
-    ----------
-    left_out : int
-        Observations on the way that cannot be predicted now.
-    """
-
-    points: tuple[Point, ...]
-    left_out: int
-    next_cursor: str | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON values."""
-        return {
-            "points": [asdict(point) for point in self.points],
-            "by_accelerator": by_accelerator(self.points),
-            "left_out": self.left_out,
-            "next": self.next_cursor,
-        }
-
-
-def by_accelerator(points: Sequence[Point]) -> list[dict[str, Any]]:
+def by_accelerator(points: Sequence[AccuracyPoint]) -> tuple[AcceleratorAccuracy, ...]:
     """Return error and coverage of the points of each accelerator, by name.
 
     The error is the mean of ``|predicted / measured - 1|`` of the step time.
@@ -70,24 +30,23 @@ def by_accelerator(points: Sequence[Point]) -> list[dict[str, Any]]:
     --------
     A step of 0.11 s that was measured as 0.1 s is off by 10 %.
 
-    >>> point = Point(time="", job="", label="", accelerator="T4", placement="T4",
+    >>> point = AccuracyPoint(time="", job="", label="", accelerator="T4", placement="T4",
     ...     measured_s=0.1, predicted_s=0.11, low_s=0.09, high_s=0.2)
-    >>> [{k: round(v, 6) if k == "mape" else v for k, v in line.items()}
-    ...  for line in by_accelerator([point])]
-    [{'accelerator': 'T4', 'count': 1, 'mape': 0.1, 'coverage': 1.0}]
+    >>> [(one.accelerator, round(one.mape, 6), one.coverage) for one in by_accelerator([point])]
+    [('T4', 0.1, 1.0)]
     """
-    groups: dict[str, list[Point]] = {}
+    groups: dict[str, list[AccuracyPoint]] = {}
     for point in points:
         groups.setdefault(point.accelerator, []).append(point)
-    return [
-        {
-            "accelerator": name,
-            "count": len(own),
-            "mape": sum(abs(p.predicted_s / p.measured_s - 1.0) for p in own) / len(own),
-            "coverage": sum(p.low_s <= p.measured_s <= p.high_s for p in own) / len(own),
-        }
+    return tuple(
+        AcceleratorAccuracy(
+            accelerator=name,
+            count=len(own),
+            mape=sum(abs(p.predicted_s / p.measured_s - 1.0) for p in own) / len(own),
+            coverage=sum(p.low_s <= p.measured_s <= p.high_s for p in own) / len(own),
+        )
         for name, own in sorted(groups.items())
-    ]
+    )
 
 
 class AccuracyReport:
@@ -107,17 +66,15 @@ class AccuracyReport:
         self._limit_s = limit_s
         self._cells = PredictedCells(dispatcher.estimator, dispatcher.state.references)
 
-    async def page(
-        self, *, accelerator: str | None, cursor: str | None, limit: int
-    ) -> AccuracyPage:
+    async def page(self, *, accelerator: str | None, cursor: str | None, limit: int) -> Accuracy:
         """Return some points, newest first."""
         return await self._dispatcher.threads.run(self._page, accelerator, cursor, limit)
 
-    def _page(self, accelerator: str | None, cursor: str | None, limit: int) -> AccuracyPage:
+    def _page(self, accelerator: str | None, cursor: str | None, limit: int) -> Accuracy:
         cells = self._cells_of_today()
         wanted = cells.canonical(accelerator)
         until_s = time.monotonic() + self._limit_s
-        points: list[Point] = []
+        points: list[AccuracyPoint] = []
         looked_at = left_out = 0
         while True:
             most = min(limit - len(points), _AT_ONCE)
@@ -129,7 +86,12 @@ class AccuracyReport:
             looked_at, cursor = looked_at + len(page.items), page.next_cursor
             enough = len(points) >= limit or looked_at >= _MOST_LOOKED_AT
             if cursor is None or enough or time.monotonic() > until_s:
-                return AccuracyPage(points=tuple(points), left_out=left_out, next_cursor=cursor)
+                return Accuracy(
+                    points=tuple(points),
+                    by_accelerator=by_accelerator(points),
+                    left_out=left_out,
+                    next=cursor,
+                )
 
     def _cells_of_today(self) -> PredictedCells:
         """Return what is remembered of the version that serves; of another one it says nothing."""
@@ -139,8 +101,8 @@ class AccuracyReport:
         return cells
 
 
-def _point(seen: StoredObservation, found: Predicted) -> Point:
-    return Point(
+def _point(seen: StoredObservation, found: Predicted) -> AccuracyPoint:
+    return AccuracyPoint(
         time=seen.received_at,
         job=seen.job.ref,
         label=found.label,

@@ -259,7 +259,7 @@ async def accuracy(
     """
     report = cast(AccuracyReport, request.app.state.accuracy_report)
     page = await report.page(accelerator=accelerator, cursor=cursor, limit=limit)
-    return json_response(page.to_dict())
+    return json_response(page)
 
 
 def _retraction(request: Request) -> Retraction:

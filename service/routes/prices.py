@@ -8,9 +8,9 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from perfmodel.client.records import Price
 from perfmodel.errors import InvalidInputError
 from perfmodel.json_values import as_number, as_object, as_text, refuse_unknown
-from perfmodel.store.state.prices import Price
 from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import etagged_response, json_of, json_response
 from service.http.documentation import json_body, problems

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from perfmodel.client.records import Price
 from perfmodel.store.state.accelerators import AcceleratorStore, OwnAccelerators
 from perfmodel.store.state.database import Database
-from perfmodel.store.state.prices import Price, PriceStore
+from perfmodel.store.state.prices import PriceStore
 
 
 @pytest.fixture

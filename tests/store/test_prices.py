@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from perfmodel.client.records import Price
 from perfmodel.store.sql.shared_store import read_revisions
 from perfmodel.store.state.database import Database
-from perfmodel.store.state.prices import REVISION, Price, PriceStore
+from perfmodel.store.state.prices import REVISION, PriceStore
 
 
 @pytest.fixture

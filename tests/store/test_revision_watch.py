@@ -5,11 +5,12 @@ from inspect import signature
 import pytest
 from waiting import until
 
+from perfmodel.client.records import Price
 from perfmodel.errors import StoreError
 from perfmodel.store.sql.shared_store import RevisionWatch
 from perfmodel.store.state.database import Database
 from perfmodel.store.state.observation_feed import EVERY_S, ObservationFeed
-from perfmodel.store.state.prices import Price, PriceStore, RememberedPrices
+from perfmodel.store.state.prices import PriceStore, RememberedPrices
 
 PRICE = Price(accelerator="T4", per_hour=0.35)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @output_options
 def status(name: str | None, database: str, as_json: bool) -> None:
     """Say how far CAMPAIGN is, when it ends and how its machines drifted; without one, list all."""
-    from perfmodel.campaigns.campaign_form import campaign_to_dict, reference_to_dict
+    from perfmodel.campaigns.campaign_form import campaign_to_dict
 
     with opened(database) as connections:
         from perfmodel.store.campaigns import CampaignStore, ReferenceStore
@@ -37,8 +37,7 @@ def status(name: str | None, database: str, as_json: bool) -> None:
         progress = _progress(campaigns, campaign)
         references = ReferenceStore(connections).of_campaign(name)
     if as_json:
-        listed = [reference_to_dict(one) for one in references]
-        print_json({**campaign_to_dict(campaign, progress), "references": listed})
+        print_json({**campaign_to_dict(campaign, progress), "references": references})
         return
     print_facts(_lines(campaign, progress))
     if references:

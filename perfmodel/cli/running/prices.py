@@ -232,7 +232,8 @@ def _tell(service: str, key: str | None, found: PriceList) -> None:
 
 def _keep(database: str, found: PriceList) -> None:
     with opened(database) as connections:
-        from perfmodel.store.state.prices import Price, PriceStore
+        from perfmodel.client.records import Price
+        from perfmodel.store.state.prices import PriceStore
 
         store = PriceStore(connections)
         for accelerator, per_hour in found.per_hour.items():

@@ -128,26 +128,6 @@ class Task:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reference:
-    """The reference workload, measured once more on a machine.
-
-    Parameters
-    ----------
-    drift : float or None
-        (time / time of the first) - 1; None for the first.
-    good : bool
-        The drift was within the limit.
-    """
-
-    campaign: str
-    machine: str
-    step_time_s: float
-    drift: float | None
-    good: bool
-    measured_at: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Counts:
     """How far a campaign is.
 

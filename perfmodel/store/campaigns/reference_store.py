@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, and_, insert, select
 
-from perfmodel.store.campaigns.campaign_records import Reference
+from perfmodel.client.records import CampaignReference
 from perfmodel.store.campaigns.task_store import add_spent
 from perfmodel.store.sql.connections import now
 from perfmodel.store.sql.records import record_from, row_of
@@ -25,7 +25,7 @@ class ReferenceStore(SharedStore):
         step_time_s: float,
         drift_limit: float,
         elapsed_s: float,
-    ) -> Reference:
+    ) -> CampaignReference:
         """Keep one more, compared with the first one of its campaign on that machine.
 
         Parameters
@@ -40,23 +40,22 @@ class ReferenceStore(SharedStore):
         with self._connections.writing() as connection:
             first_s = connection.execute(first.limit(1)).scalar()
             drift = None if first_s is None else step_time_s / first_s - 1.0
-            reference = Reference(
-                campaign=campaign,
+            reference = CampaignReference(
                 machine=machine,
                 step_time_s=step_time_s,
                 drift=drift,
                 good=drift is None or abs(drift) <= drift_limit,
                 measured_at=now(),
             )
-            connection.execute(insert(table).values(**row_of(reference)))
+            connection.execute(insert(table).values(campaign=campaign, **row_of(reference)))
             add_spent(connection, campaign, elapsed_s)
         return reference
 
-    def of_campaign(self, campaign: str) -> Sequence[Reference]:
+    def of_campaign(self, campaign: str) -> Sequence[CampaignReference]:
         """Return those of a campaign, oldest first."""
         table = CAMPAIGN_REFERENCES
         query = select(table).where(table.c.campaign == campaign).order_by(table.c.id)
-        return [record_from(Reference, row) for row in self._rows(query)]
+        return [record_from(CampaignReference, row) for row in self._rows(query)]
 
     def has_any(self, campaign: str, machine: str) -> bool:
         """Tell whether a machine has measured it before."""

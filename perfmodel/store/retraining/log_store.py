@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import insert, select
 
-from perfmodel.store.retraining.retraining_records import LogLine
+from perfmodel.client.records import RetrainingLine
 from perfmodel.store.sql.connections import now
 from perfmodel.store.sql.records import record_from
 from perfmodel.store.sql.shared_store import SharedStore
@@ -31,7 +31,7 @@ class RetrainingLogStore(SharedStore):
             with self._connections.writing() as connection:
                 connection.execute(insert(RETRAINING_LINES), rows)
 
-    def lines(self, retraining: str, *, after: int = 0, limit: int = 1_000) -> list[LogLine]:
+    def lines(self, retraining: str, *, after: int = 0, limit: int = 1_000) -> list[RetrainingLine]:
         """Return lines, oldest first.
 
         Parameters
@@ -46,4 +46,4 @@ class RetrainingLogStore(SharedStore):
             .order_by(table.id)
             .limit(limit)
         )
-        return [record_from(LogLine, row) for row in self._rows(query)]
+        return [record_from(RetrainingLine, row) for row in self._rows(query)]

@@ -86,19 +86,3 @@ class Retraining:
     reason: str | None
     created_at: str
     updated_at: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LogLine:
-    """What a retraining said.
-
-    Parameters
-    ----------
-    number : int
-        In the order in which lines were kept.
-    """
-
-    number: int
-    attempt: int
-    text: str
-    at: str

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import insert, select, update
 
-from perfmodel.store.sql.records import record_from
 from perfmodel.store.sql.shared_store import SharedStore, raise_revision
 from perfmodel.store.sql.tables import AUDIT, KEYS
 
@@ -15,42 +14,23 @@ from perfmodel.store.sql.tables import AUDIT, KEYS
 REVISION = "keys"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StoredKey:
-    """A key as it is kept.
+class KeyRows(SharedStore):
+    """Keeps keys, by the names of their columns; none is ever removed.
 
-    Parameters
-    ----------
-    digest : str
-        Hash of the key itself, which is kept nowhere.
+    ``digest`` is the hash of the key itself, which is kept nowhere; ``scopes`` are words.
     """
 
-    key_id: str
-    name: str
-    digest: str
-    scopes: tuple[str, ...]
-    rate_per_s: float | None
-    created_at: str
-    revoked_at: str | None = None
-
-
-class KeyRows(SharedStore):
-    """Keeps keys; none is ever removed."""
-
-    def all(self) -> tuple[StoredKey, ...]:
+    def all(self) -> list[dict[str, Any]]:
         """Return every key, the oldest first, revoked ones included."""
-        return tuple(
-            record_from(StoredKey, row, scopes=tuple(row.scopes.split()))
-            for row in self._rows(select(KEYS).order_by(KEYS.c.id))
-        )
+        columns = [column for column in KEYS.c if column is not KEYS.c.id]
+        rows = self._rows(select(*columns).order_by(KEYS.c.id))
+        return [{**row._mapping, "scopes": row.scopes.split()} for row in rows]
 
-    def add(self, key: StoredKey) -> None:
+    def add(self, key: Mapping[str, Any]) -> None:
         """Keep a key."""
         with self._connections.writing() as connection:
             raise_revision(connection, REVISION)
-            connection.execute(
-                insert(KEYS).values(**{**asdict(key), "scopes": " ".join(key.scopes)})
-            )
+            connection.execute(insert(KEYS).values(**{**key, "scopes": " ".join(key["scopes"])}))
 
     def revoke(self, key_id: str, revoked_at: str) -> bool:
         """Make a key worthless; one that is so already stays as it is. False without it."""

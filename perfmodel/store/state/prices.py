@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from sqlalchemy import delete, select
 
+from perfmodel.client.records import Price
 from perfmodel.store.sql.connections import Connections, now
 from perfmodel.store.sql.records import record_from
 from perfmodel.store.sql.shared_store import SharedStore, put_row, raise_revision
@@ -13,21 +14,6 @@ from perfmodel.store.sql.tables import PRICES
 
 #: Name of the counter that each change raises.
 REVISION = "prices"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Price:
-    """The price of an accelerator.
-
-    Parameters
-    ----------
-    currency : str
-        ISO 4217.
-    """
-
-    accelerator: str
-    per_hour: float
-    currency: str = "USD"
 
 
 class PriceStore(SharedStore):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from perfmodel.campaigns.campaign_form import campaign_to_dict, reference_to_dict, task_to_dict
+from perfmodel.campaigns.campaign_form import campaign_to_dict, task_to_dict
 from perfmodel.campaigns.entering import enter_request
 from perfmodel.campaigns.policy import MOST_TASKS, Order
 from perfmodel.campaigns.progress import progress_of
@@ -147,8 +147,7 @@ def campaign(request: Request, name: str) -> Response:
     """Say how far a campaign is, when it ends, and how its machines drifted."""
     state = dispatcher_of(request).state
     references = state.campaign_references.of_campaign(name)
-    listed = [reference_to_dict(reference) for reference in references]
-    return json_response({**_entry(state, _found(state, name)), "references": listed})
+    return json_response({**_entry(state, _found(state, name)), "references": references})
 
 
 @router.get(
