@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
 from typing import Any
@@ -150,18 +150,14 @@ def make_program(
 
     Parameters
     ----------
-    module : torch.nn.Module
-        Set to train or eval, cast and laid out as asked.
     args, kwargs
         Inputs of one micro-batch; floating tensors are cast with the module.
     loss : callable or None
-        Maps the output to a scalar; None takes the output's own ``loss`` where it has one, else
-        the mean of its first floating tensor.
+        Of the output; None takes its own ``loss`` where it has one, else the mean of its first
+        floating tensor.
     optimizer : str or callable
         ``sgd``, ``momentum``, ``adam``, ``adamw``, ``adafactor``, ``lamb``, or a callable from
         parameters to an optimizer. Unused for inference.
-    accumulation_steps : int
-        Micro-batches per optimizer step, >= 1; training only.
     precision : Precision
         fp16, bf16, fp8 and int8 cast module and inputs; ``amp_*`` autocasts; tf32 is fp32 here.
     memory_format : MemoryFormat
@@ -179,31 +175,34 @@ def make_program(
         An unknown optimizer, ``accumulation_steps`` < 1, nothing to train, no floating output,
         or int8 training.
     """
-    mode, precision = Mode(mode), Precision(precision)
-    memory_format = MemoryFormat(memory_format)
+    mode, precision, memory_format = Mode(mode), Precision(precision), MemoryFormat(memory_format)
     _check(mode, precision, accumulation_steps)
-    is_training = mode is Mode.TRAINING
-    module.train(is_training)
+    module.train(mode is Mode.TRAINING)
     if adapter is not None:
         adapt(module, adapter)
     freeze(module, frozen)
-    dtype = _STORAGE_DTYPES.get(precision)
-    channels_last = memory_format is MemoryFormat.CHANNELS_LAST
-    _cast_module(module, dtype, channels_last)
-    if activation_checkpointing and is_training:
+    how: dict[str, Any] = {"mode": mode, "precision": precision, "memory_format": memory_format}
+    program = _laid_out(Program(module=module, args=tuple(args), kwargs=dict(kwargs or {}), **how))
+    if mode is Mode.INFERENCE:
+        return program
+    if activation_checkpointing:
         checkpoint_activations(module)
-    return Program(
-        module=module,
-        args=_prepared(tuple(args), dtype, channels_last),
-        kwargs=_prepared(dict(kwargs or {}), dtype, channels_last),
-        mode=mode,
-        loss=(loss or default_loss) if is_training else None,
-        optimizer=build_optimizer(optimizer, module) if is_training else None,
-        accumulation_steps=accumulation_steps if is_training else 1,
-        precision=precision,
-        memory_format=memory_format,
-        activation_checkpointing=activation_checkpointing and is_training,
+    return replace(
+        program,
+        loss=loss or default_loss,
+        optimizer=build_optimizer(optimizer, module),
+        accumulation_steps=accumulation_steps,
+        activation_checkpointing=activation_checkpointing,
     )
+
+
+def _laid_out(program: Program) -> Program:
+    """Return a program whose module and inputs have the type and the layout of its step."""
+    dtype = _STORAGE_DTYPES.get(program.precision)
+    channels_last = program.memory_format is MemoryFormat.CHANNELS_LAST
+    _cast_module(program.module, dtype, channels_last)
+    args, kwargs = (_prepared(one, dtype, channels_last) for one in (program.args, program.kwargs))
+    return replace(program, args=args, kwargs=kwargs)
 
 
 def default_loss(output: Any) -> Tensor:
