@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PREFIXES = OWN_NAMES
 
 
-def build_bundle(job: Job, *, device: str = "meta", seed: int = 0) -> ModelBundle:
+def build_bundle(job: Job, *, device: str = "meta") -> ModelBundle:
     """Build the model that a job refers to, with one micro-batch of inputs.
 
     Parameters
@@ -34,8 +34,6 @@ def build_bundle(job: Job, *, device: str = "meta", seed: int = 0) -> ModelBundl
         With ``model`` or ``hf_config``; a registered graph has no module to build.
     device : str
         ``"meta"`` (shapes only, fast) or ``"cpu"`` (random weights and inputs).
-    seed : int
-        Seed of weights and inputs on the CPU.
 
     Raises
     ------
@@ -56,22 +54,18 @@ def build_bundle(job: Job, *, device: str = "meta", seed: int = 0) -> ModelBundl
             sequence_length=job.sequence_length,
             mode=job.mode,
             device=device,
-            seed=seed,
         )
     prefix, _, name = (job.model or "").partition("/")
     if prefix == "timm":
         from perfmodel.zoo.timm import build_timm
 
-        return build_timm(
-            name, job.model_kwargs, batch_size=job.batch_size, device=device, seed=seed
-        )
+        return build_timm(name, job.model_kwargs, batch_size=job.batch_size, device=device)
     return build_reference(
         name,
         job.model_kwargs,
         batch_size=job.batch_size,
         sequence_length=job.sequence_length,
         device=device,
-        seed=seed,
     )
 
 

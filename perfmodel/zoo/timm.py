@@ -58,7 +58,6 @@ def build_timm(
     *,
     batch_size: int,
     device: str = "meta",
-    seed: int = 0,
 ) -> ModelBundle:
     """Build a timm model and one batch of images.
 
@@ -86,7 +85,7 @@ def build_timm(
     structure = _checked_name(name)
     kwargs = _checked_kwargs(model_kwargs or {})
     merged = _flag(kwargs.pop(REPARAMETERIZE, False))
-    with building_on(device, seed=seed):
+    with building_on(device):
         module = _create(*_meant(structure, kwargs))
         if merged:
             module = import_timm().utils.reparameterize_model(module)

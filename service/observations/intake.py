@@ -21,12 +21,14 @@ from perfmodel.store.state.observation_records import ObservationState, Outcome,
 from service.dispatch.dispatcher import Dispatcher
 from service.http.errors import problem_of
 from service.observations.plausibility import Bounds, Plausibility
+from service.schemas.question_bodies import (
+    MOST_COMPONENTS,
+    MOST_EXPIRES_IN_S,
+    MOST_OF_A_KEY,
+    MOST_OF_A_VERSION,
+    MOST_REPORTS,
+)
 from service.state.stored_forms import stored_job, stored_placement
-
-#: Most observations of one request.
-MOST_OBSERVATIONS = 2_000
-#: Most characters of a key.
-MOST_OF_A_KEY = 200
 
 #: Observations that are judged in one turn; between two of them others have theirs.
 _IN_ONE_TURN = 64
@@ -38,10 +40,6 @@ _MEASURED = (
     "placement", "batch_size", "accumulation_steps", "step_time_s", "sync_time_s", "out_of_memory",
 )  # fmt: skip
 _FIELDS = ("job", *_MEASURED, "software", "key", "expires_in_s")
-#: Longest time that may be stated for which an observation counts: a century.
-MOST_EXPIRES_IN_S = 3.2e9
-#: Components of software, and characters of their names and versions.
-_MOST_COMPONENTS, _MOST_OF_A_VERSION = 16, 64
 
 #: Errors that are of one observation; any other is of the service, and of the whole request.
 _OF_ONE = (InvalidInputError, MissingExtraError)
@@ -231,9 +229,9 @@ def _observations_of(body: Any) -> list[Any]:
         raise InvalidInputError(
             "observations must be a list that is not empty.", pointer="/observations"
         )
-    if len(body) > MOST_OBSERVATIONS:
+    if len(body) > MOST_REPORTS:
         raise InvalidInputError(
-            f"At most {MOST_OBSERVATIONS} observations at a time; got {len(body)}.",
+            f"At most {MOST_REPORTS} observations at a time; got {len(body)}.",
             pointer="/observations",
         )
     return body
@@ -252,16 +250,16 @@ def _content_hash(job: StoredJob, seen: Observation, placement: str, software: _
 def _software(value: Any, pointer: str) -> _Software:
     """Return names and versions of what a step was measured with, sorted."""
     stated = as_object(value, pointer, what="software")
-    if len(stated) > _MOST_COMPONENTS:
+    if len(stated) > MOST_COMPONENTS:
         raise InvalidInputError(
-            f"software names at most {_MOST_COMPONENTS} components; got {len(stated)}.",
+            f"software names at most {MOST_COMPONENTS} components; got {len(stated)}.",
             pointer=pointer,
         )
     for name, version in stated.items():
         for text in (name, as_text(name, version, f"{pointer}/{name}")):
-            if not 0 < len(text) <= _MOST_OF_A_VERSION or not text.isprintable():
+            if not 0 < len(text) <= MOST_OF_A_VERSION or not text.isprintable():
                 raise InvalidInputError(
-                    f"Names and versions of software have 1 to {_MOST_OF_A_VERSION} printable "
+                    f"Names and versions of software have 1 to {MOST_OF_A_VERSION} printable "
                     f"characters; got {shown(text)}.",
                     pointer=pointer,
                 )

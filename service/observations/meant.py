@@ -11,7 +11,7 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.json_values import as_object, refuse_unknown, shown
 from perfmodel.requests import parse_job
 from perfmodel.store.state.observation_records import ObservationFilter, ObservationState
-from service.observations.intake import MOST_OF_A_KEY
+from service.schemas.question_bodies import MOST_OF_A_KEY
 from service.state.state import JobFinder, resolve_job_reference
 
 #: Parameters of a query that say which observations are meant.

@@ -24,10 +24,14 @@ from service.schemas.answer_bodies import Problem
 from service.schemas.question_bodies import (
     CurveRequest,
     ExplainRequest,
+    JobRequest,
     KernelsRequest,
     MatrixRequest,
     PredictRequest,
+    PriceRequest,
     RankRequest,
+    ReportsRequest,
+    StateRequest,
 )
 
 ANSWERS_FILE = Path(__file__).with_name("example_answers.json")
@@ -40,8 +44,15 @@ _TIMED: tuple[type[BaseModel], ...] = (
     RankRequest,
     ExplainRequest,
 )
-_QUESTIONS: tuple[type[BaseModel], ...] = (*_TIMED, KernelsRequest)
-_MODELS: tuple[type[BaseModel], ...] = (*_QUESTIONS, Problem)
+_MODELS: tuple[type[BaseModel], ...] = (
+    *_TIMED,
+    KernelsRequest,
+    JobRequest,
+    PriceRequest,
+    ReportsRequest,
+    StateRequest,
+    Problem,
+)
 _DEADLINE: dict[str, Any] = {
     "name": "X-Deadline-Ms",
     "in": "header",

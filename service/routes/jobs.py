@@ -13,10 +13,11 @@ from perfmodel.store.state.jobs import StoredJob
 from service.access.access_policy import caller_of, owner_shown
 from service.dispatch.dispatcher import Dispatcher, dispatcher_of
 from service.http.bodies import json_of, json_response
-from service.http.documentation import json_body, problems, schema_ref
+from service.http.documentation import json_body, problems
 from service.http.errors import not_found
 from service.routes.in_threads import in_threads
 from service.routes.paging import Cursor, Limit, page_response
+from service.schemas.question_bodies import JobRequest
 from service.schemas.state_bodies import JobEntry, JobRegistered, JobsAnswer
 from service.state.stored_forms import stored_job
 
@@ -31,13 +32,6 @@ JOB_EXAMPLES: dict[str, Any] = {
     },
 }
 
-_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"job": schema_ref("JobBody")},
-    "required": ["job"],
-    "additionalProperties": False,
-}
-
 
 @router.post(
     "/v1/jobs",
@@ -48,7 +42,7 @@ _SCHEMA: dict[str, Any] = {
         201: {"model": JobRegistered},
         **problems(400, 413, 415, 422, 501, 503),
     },
-    openapi_extra=json_body(_SCHEMA, JOB_EXAMPLES),
+    openapi_extra=json_body(JobRequest, JOB_EXAMPLES),
 )
 async def register(request: Request) -> Response:
     """Keep a job under the hash of its content and capture its step.

@@ -11,19 +11,15 @@ from perfmodel.store.state.observation_records import ObservationState, StoredOb
 from service.access.access_policy import caller_of, is_administrator
 from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import json_of, json_response
-from service.http.documentation import json_body, problems, schema_ref
+from service.http.documentation import json_body, problems
 from service.observations.accuracy import AccuracyReport
-from service.observations.intake import (
-    MOST_EXPIRES_IN_S,
-    MOST_OBSERVATIONS,
-    MOST_OF_A_KEY,
-    ObservationIntake,
-)
+from service.observations.intake import ObservationIntake
 from service.observations.meant import Meant, state_of
 from service.observations.retraction import Retraction
 from service.routes.in_threads import in_threads
 from service.routes.paging import Cursor, Limit, page_response
 from service.schemas.answer_bodies import AccuracyAnswer
+from service.schemas.question_bodies import ReportsRequest, StateRequest
 from service.schemas.state_bodies import (
     ObservationsAnswer,
     ObservationsChanged,
@@ -64,93 +60,12 @@ OBSERVATION_EXAMPLES: dict[str, Any] = {
     },
 }
 
-_COUNT = {"type": "integer", "minimum": 1, "maximum": 2**24}
-_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "required": ["job", "placement"],
-    "additionalProperties": False,
-    "properties": {
-        "job": {
-            "anyOf": [
-                {"type": "string", "description": "Reference of a registered job."},
-                schema_ref("JobBody"),
-            ]
-        },
-        "placement": {
-            "anyOf": [
-                {"type": "string", "minLength": 1},
-                schema_ref("PlacementBody"),
-            ]
-        },
-        "batch_size": {**_COUNT, "description": "That of the job, unless it is given."},
-        "accumulation_steps": {**_COUNT, "description": "Those of the job, unless given."},
-        "step_time_s": {
-            "type": ["number", "null"],
-            "exclusiveMinimum": 0,
-            "description": "Seconds of a whole step, all its micro-batches; this or "
-            "`out_of_memory` has to be given.",
-        },
-        "out_of_memory": {
-            "type": ["boolean", "null"],
-            "description": "True, in the place of times: the step ran out of the memory of an "
-            "accelerator.",
-        },
-        "sync_time_s": {
-            "type": ["number", "null"],
-            "minimum": 0,
-            "description": "The part of it in which gradients were synchronised.",
-        },
-        "software": {
-            "type": ["object", "null"],
-            "maxProperties": 16,
-            "additionalProperties": {"type": "string", "minLength": 1, "maxLength": 64},
-            "description": "Versions that it was measured with, such as `driver`, where the job "
-            "does not say them: they change no answer, but are watched for drift.",
-        },
-        "key": {
-            "type": ["string", "null"],
-            "minLength": 1,
-            "maxLength": MOST_OF_A_KEY,
-            "description": "Names it among those of its job; sent again, it counts once. "
-            "The hash of its content, unless it is given.",
-        },
-        "expires_in_s": {
-            "type": ["number", "null"],
-            "exclusiveMinimum": 0,
-            "maximum": MOST_EXPIRES_IN_S,
-            "description": "Seconds for which it counts from when it is received, after which it "
-            "is removed; for good, or as long as the service keeps any, unless it is given.",
-        },
-    },
-}
-_LIST: dict[str, Any] = {
-    "type": "object",
-    "required": ["observations"],
-    "additionalProperties": False,
-    "properties": {
-        "observations": {
-            "type": "array",
-            "items": _SCHEMA,
-            "minItems": 1,
-            "maxItems": MOST_OBSERVATIONS,
-        }
-    },
-}
-
-
-_STATE_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "required": ["state"],
-    "additionalProperties": False,
-    "properties": {"state": {"type": "string", "enum": ["excluded", "accepted"]}},
-}
-
 
 @router.post(
     "/v1/observations",
     summary="Measured steps of jobs",
     responses={200: {"model": ObservationsTaken}, **problems(400, 413, 415, 422, 501, 503)},
-    openapi_extra=json_body(_LIST, OBSERVATION_EXAMPLES),
+    openapi_extra=json_body(ReportsRequest, OBSERVATION_EXAMPLES),
 )
 async def observe(request: Request) -> Response:
     """Keep measured steps, and those that ran out of memory, for later answers about their job.
@@ -208,7 +123,7 @@ def observations(
         200: {"model": ObservationsChanged},
         **problems(400, 403, 413, 415, 422, 503),
     },
-    openapi_extra=json_body(_STATE_SCHEMA, {"leave out": {"state": "excluded"}}),
+    openapi_extra=json_body(StateRequest, {"leave out": {"state": "excluded"}}),
 )
 async def change_observations(request: Request, meant: MeantByQuery) -> Response:
     """Leave out what counts, or take in what was left out; at least one parameter has to be said.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict
-from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
@@ -16,20 +15,12 @@ from service.http.bodies import etagged_response, json_of, json_response
 from service.http.documentation import json_body, problems
 from service.http.errors import not_found
 from service.routes.in_threads import in_threads
+from service.schemas.question_bodies import PriceRequest
 from service.schemas.state_bodies import PriceEntry, PricesAnswer
 
 router = APIRouter(tags=["prices"])
 
 _CURRENCY = re.compile(r"[A-Z]{3}")
-_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "per_hour": {"type": "number", "exclusiveMinimum": 0},
-        "currency": {"type": "string", "pattern": "^[A-Z]{3}$", "default": "USD"},
-    },
-    "required": ["per_hour"],
-    "additionalProperties": False,
-}
 _EXAMPLES = {"an hour": {"per_hour": 2.5, "currency": "EUR"}}
 
 
@@ -49,7 +40,7 @@ def prices(request: Request) -> Response:
     "/v1/prices/{accelerator}",
     summary="Set the price of an accelerator",
     responses={200: {"model": PriceEntry}, **problems(400, 413, 415, 422, 503)},
-    openapi_extra=json_body(_SCHEMA, _EXAMPLES),
+    openapi_extra=json_body(PriceRequest, _EXAMPLES),
 )
 async def put_price(request: Request, accelerator: str) -> Response:
     """Set what an hour of one accelerator costs; any of its names will do."""

@@ -22,9 +22,16 @@ from perfmodel.requests import CHECKPOINTING, MAX_COUNT, MOST_OBSERVATIONS, OPTI
 from perfmodel.types import AttentionKernel, Compiler, Framework, MemoryFormat, Mode, Precision
 from service.answering.questions import MOST_MS
 
+#: Observations of one request, characters of a key, and the longest time that may be stated for
+#: which an observation counts: a century.
+MOST_REPORTS, MOST_OF_A_KEY, MOST_EXPIRES_IN_S = 2_000, 200, 3.2e9
+#: Components of the software of an observation, and characters of their names and versions.
+MOST_COMPONENTS, MOST_OF_A_VERSION = 16, 64
+
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Accelerators = Annotated[int, Field(ge=1, le=1_000_000)]
 Text = Annotated[str, Field(min_length=1)]
+Version = Annotated[str, Field(min_length=1, max_length=MOST_OF_A_VERSION)]
 
 
 def _with_a_version(software: dict[str, str]) -> dict[str, str]:
@@ -233,6 +240,56 @@ class MatrixObservationBody(_Measured):
 
 
 Observations = Annotated[list[ObservationBody], Field(max_length=MOST_OBSERVATIONS)]
+
+
+class ReportBody(_Measured):
+    """A measured step that is kept, or one that ran out of memory."""
+
+    job: AnyJob
+    batch_size: Count | None = Field(None, description="That of the job, unless it is given.")
+    accumulation_steps: Count | None = Field(
+        None, description="Those of the job, unless they are given."
+    )
+    software: Annotated[dict[str, Version], Field(max_length=MOST_COMPONENTS)] | None = Field(
+        None,
+        description="Versions that it was measured with, such as `driver`, where the job does not "
+        "say them: they change no answer, but are watched for drift.",
+    )
+    key: Annotated[str, Field(min_length=1, max_length=MOST_OF_A_KEY)] | None = Field(
+        None,
+        description="Names it among those of its job; sent again, it counts once. The hash of its "
+        "content, unless it is given.",
+    )
+    expires_in_s: Annotated[float, Field(gt=0, le=MOST_EXPIRES_IN_S)] | None = Field(
+        None,
+        description="Seconds for which it counts from when it is received, after which it is "
+        "removed; for good, or as long as the service keeps any, unless it is given.",
+    )
+
+
+class ReportsRequest(_Strict):
+    """Measured steps that are kept."""
+
+    observations: Annotated[list[ReportBody], Field(min_length=1, max_length=MOST_REPORTS)]
+
+
+class StateRequest(_Strict):
+    """What is to become of stored observations."""
+
+    state: Literal["excluded", "accepted"]
+
+
+class JobRequest(_Strict):
+    """A job to be registered."""
+
+    job: AnyJob
+
+
+class PriceRequest(_Strict):
+    """What an hour of one accelerator costs."""
+
+    per_hour: Annotated[float, Field(gt=0)]
+    currency: Annotated[str, Field(pattern="^[A-Z]{3}$")] = "USD"
 
 
 class _Terms(_Strict):

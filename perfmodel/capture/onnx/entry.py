@@ -96,7 +96,6 @@ def input_shapes(
     *,
     dimensions: Mapping[str, int] | None = None,
     batch_size: int | None = None,
-    limits: OnnxLimits = _DEFAULT_LIMITS,
 ) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the inputs of an ONNX file, with the extents that are given.
 
@@ -113,7 +112,7 @@ def input_shapes(
         The file is damaged or beyond the limits, or a dynamic dimension is unbound.
     """
     with _window(model) as data:
-        graph = decode_model(data, limits).graph
+        graph = decode_model(data, _DEFAULT_LIMITS).graph
     binding = Binding(graph, dimensions or {}, batch_size)
     shapes = {info.name: binding.shape(info) for info in graph.inputs}
     return {name: shape for name, shape in shapes.items() if shape is not None}

@@ -231,7 +231,6 @@ def step_cells(
     jobs: Sequence[PreparedJob],
     parts: StepParts,
     columns: ReplicaColumns,
-    word: str = OBSERVED_JOB,
     slowdowns: Sequence[Slowdown] = (),
 ) -> StepCells:
     """Return predicted steps of jobs as the rows that a calibration reads, job by job.
@@ -265,7 +264,7 @@ def step_cells(
         # What a placement says of its loaders stands over what is usual.
         input_s=input_s * (parts.input_stall_s == 0),
         window_share=window_share,
-        job=word,
+        job=OBSERVED_JOB,
         machine=[*columns.machine] * len(jobs),
         fabric=fabrics(columns) * len(jobs),
         setting=settings(columns) * len(jobs),

@@ -112,8 +112,8 @@ def effects(a: JobTypeCells, b: JobTypeCells) -> dict[str, FloatArray]:
     return acts
 
 
-def nearest_cells(asked: JobTypeCells, known: JobTypeCells, most: int = 3) -> IntArray:
-    """Return the known cells nearest to each asked one, best first, as positions.
+def nearest_cells(asked: JobTypeCells, known: JobTypeCells) -> IntArray:
+    """Return the three known cells nearest to each asked one, best first, as positions.
 
     Doublings of batch, accelerators and hosts count alike; another device counts as many.
     """
@@ -121,7 +121,7 @@ def nearest_cells(asked: JobTypeCells, known: JobTypeCells, most: int = 3) -> In
     for name in ("batch_size", "count", "hosts"):
         a, b = np.log2(getattr(asked, name)), np.log2(getattr(known, name))
         away += np.abs(a[:, None] - b[None, :])
-    return np.argsort(away, axis=1, kind="stable")[:, :most]
+    return np.argsort(away, axis=1, kind="stable")[:, :3]
 
 
 def features(cells: JobTypeCells) -> FloatArray:

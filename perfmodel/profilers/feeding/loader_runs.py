@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,6 @@ def measure_loaders(
     batch_size: int,
     host: AcceleratorSpec,
     settings: LoaderSettings | None = None,
-    on_record: Callable[[LoaderRecord], None] | None = None,
 ) -> list[LoaderRecord]:
     """Make samples, load them with each number of workers, and remove them.
 
@@ -116,8 +115,6 @@ def measure_loaders(
         for count in workers:
             batches = _run(stored, count, batch_size, settings)
             records.append(_record(stored, count, batch_size, batches, host, settings))
-            if on_record is not None:
-                on_record(records[-1])
     return records
 
 

@@ -107,7 +107,7 @@ class StoredSamples:
     source_pixels: float
 
 
-def write_samples(form: SampleForm, folder: Path, *, seed: int = 0) -> StoredSamples:
+def write_samples(form: SampleForm, folder: Path) -> StoredSamples:
     """Make the samples of a form in an empty folder, safely on disk when this returns.
 
     Raises
@@ -115,7 +115,7 @@ def write_samples(form: SampleForm, folder: Path, *, seed: int = 0) -> StoredSam
     MissingExtraError
         Photos, without a library that writes JPEG.
     """
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     if form.kind != "image_jpeg":
         content = random.integers(0, 256, size=form.count * form.record_bytes, dtype=np.uint8)
         if form.kind == "tokens":

@@ -11,6 +11,9 @@ from perfmodel.errors import MissingExtraError
 from perfmodel.graph.ir import Graph
 from perfmodel.profilers.operators.joined import JoinedOperators, joined_over_steps
 
+#: Nodes back to the one whose work a fused one does.
+_MOST_UPSTREAM = 6
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KernelTime:
@@ -127,9 +130,9 @@ def read_names(file: bytes) -> OnnxNames:
     )
 
 
-def _upstream(node: str, op_type: str, names: OnnxNames, *, steps: int = 6) -> str:
+def _upstream(node: str, op_type: str, names: OnnxNames) -> str:
     current: str | None = node
-    for _ in range(steps):
+    for _ in range(_MOST_UPSTREAM):
         if current is None:
             break
         if names.op_types[current] == op_type:

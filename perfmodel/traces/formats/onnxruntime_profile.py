@@ -134,7 +134,7 @@ def read(path: Path, limits: TraceLimits = DEFAULT_LIMITS) -> Trace:
     return rows.build()
 
 
-def node_runs(path: Path, limits: TraceLimits = DEFAULT_LIMITS) -> tuple[tuple[NodeRun, ...], ...]:
+def node_runs(path: Path) -> tuple[tuple[NodeRun, ...], ...]:
     """Return the nodes that each run of the model ran, in the order of the profile.
 
     Raises
@@ -154,7 +154,7 @@ def node_runs(path: Path, limits: TraceLimits = DEFAULT_LIMITS) -> tuple[tuple[N
             runs.append([])
             own.run_ended()
 
-    _take(path, limits, add)
+    _take(path, DEFAULT_LIMITS, add)
     return tuple(tuple(run) for run in runs if run)
 
 

@@ -231,27 +231,25 @@ def _chosen(
     )
 
 
-def read_traces(
-    path: Path, limits: TraceLimits = DEFAULT_LIMITS
-) -> Iterator[tuple[str, Trace | InvalidTraceError]]:
+def read_traces(path: Path) -> Iterator[tuple[str, Trace | InvalidTraceError]]:
     """Yield the traces of a file, each with its name, or with why it is refused.
 
     Of an archive they are its members, as ``archive:member``.
     """
     try:
-        head = read_head(path, limits)
+        head = read_head(path, DEFAULT_LIMITS)
         if not archives.recognise(head, path):
-            yield path.name, _read(path, head, limits)
+            yield path.name, _read(path, head, DEFAULT_LIMITS)
             return
-        with archives.copied_members(path, head, limits) as copies:
+        with archives.copied_members(path, head, DEFAULT_LIMITS) as copies:
             for name, copy in copies.items():
-                yield f"{path.name}:{name}", _read_or_reason(copy, limits)
+                yield f"{path.name}:{name}", _read_or_reason(copy)
     except InvalidTraceError as error:
         yield path.name, error
 
 
-def _read_or_reason(path: Path, limits: TraceLimits) -> Trace | InvalidTraceError:
+def _read_or_reason(path: Path) -> Trace | InvalidTraceError:
     try:
-        return _read(path, read_head(path, limits), limits)
+        return _read(path, read_head(path, DEFAULT_LIMITS), DEFAULT_LIMITS)
     except InvalidTraceError as error:
         return error

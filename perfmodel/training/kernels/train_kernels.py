@@ -87,17 +87,16 @@ def held_out_residuals(
 
 #: Calls of one operator on one device that are learned from; more add time, not accuracy.
 CALLS_PER_OPERATOR = 8000
+_NAME = "kernels"
 
 
 def train_kernels(
     kernels: Sequence[PublishedKernel],
     out: Path,
     *,
-    name: str = "kernels",
     seed: int = 0,
     limit: int = CALLS_PER_OPERATOR,
     settings: BoosterSettings = KERNEL_SETTINGS,
-    scores: dict[str, Any] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Path:
     """Fit the predictor of kernels on every record and write it as a new version.
@@ -106,13 +105,11 @@ def train_kernels(
     ----------
     limit : int
         Most calls of one operator on one device.
-    scores : dict or None
-        Held-out scores for the manifest.
 
     Returns
     -------
     Path
-        ``out/<name>/<version>``.
+        ``out/kernels/<version>``.
 
     Raises
     ------
@@ -130,22 +127,20 @@ def train_kernels(
     with tempfile.TemporaryDirectory() as temporary:
         facts = predictor.save(Path(temporary))
         files = {path.name: path.read_bytes() for path in sorted(Path(temporary).iterdir())}
-    manifest = _manifest(name, seed, kernels, chosen, dict(facts), scores)
-    return write_artifact(out / name / _version(manifest["created_at"]), files, manifest)
+    manifest = _manifest(seed, kernels, chosen, dict(facts))
+    return write_artifact(out / _NAME / _version(manifest["created_at"]), files, manifest)
 
 
 def _manifest(
-    name: str,
     seed: int,
     kernels: Sequence[PublishedKernel],
     chosen: MeasuredCalls,
     facts: dict[str, Any],
-    scores: dict[str, Any] | None,
 ) -> dict[str, Any]:
     groups, counts = np.unique(kernel_group(chosen.calls), return_counts=True)
     sources = {(k.origin.source, k.origin.licence) for k in kernels}
     return {
-        "name": name,
+        "name": _NAME,
         "kind": "kernels",
         "created_at": time_now(),
         "libraries": library_versions(),
@@ -161,7 +156,7 @@ def _manifest(
         "devices": sorted(set(chosen.calls.device_names.tolist())),
         "schema": {"version": facts.pop("schema_version"), "columns": facts.pop("columns")},
         "members": {"kernels": facts},
-        "scores": {"split": "leave-device-out", "groups": scores or {}},
+        "scores": {"split": "leave-device-out", "groups": {}},
     }
 
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.asked import Asked
+from perfmodel.intervals import COVERAGE
 from perfmodel.predictors.folds import CrossFit, Progress
 from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS, fit_weights, mix
 from perfmodel.predictors.predictor import Sample
@@ -117,10 +118,8 @@ def evaluate(
     *,
     split: str = "leave-family-out",
     members: Sequence[str] = DEFAULT_MEMBERS,
-    baselines: Sequence[str] = BASELINES,
     folds: int = FOLDS,
     seed: int = 0,
-    coverage: float = 0.9,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Answer every sample by predictors that have not learned from its group.
@@ -131,8 +130,6 @@ def evaluate(
         ``"leave-family-out"`` or ``"random"``.
     members : sequence of str
         Predictors that the ensemble mixes; each is scored alone as well.
-    baselines : sequence of str
-        Predictors that are only scored.
 
     Raises
     ------
@@ -141,20 +138,20 @@ def evaluate(
     InvalidInputError
         An unknown split.
     UnknownPredictorError
-        An unknown member or baseline.
+        An unknown member.
     """
     started = time.perf_counter()
     check_samples(samples, least=4)
     fold = workload_folds(samples, split, folds)
     cross = CrossFit(samples, fold, lambda name: new_predictor(name, seed=seed), progress)
-    single = {name: cross.out_of_fold(name) for name in (*members, *baselines)}
-    stacked = _Stacked(cross, tuple(members), coverage)
+    single = {name: cross.out_of_fold(name) for name in (*members, *BASELINES)}
+    stacked = _Stacked(cross, tuple(members))
     for held in np.unique(fold).tolist():
         stacked.answer(held)
     return Evaluation(
         split=split,
         seed=seed,
-        coverage=coverage,
+        coverage=COVERAGE,
         samples=tuple(samples),
         fold=fold,
         answers_s={ENSEMBLE: stacked.answers_s, **single},
@@ -169,10 +166,9 @@ def evaluate(
 class _Stacked:
     """The ensemble and its intervals, fold by fold, learned without the fold."""
 
-    def __init__(self, cross: CrossFit, members: tuple[str, ...], coverage: float) -> None:
+    def __init__(self, cross: CrossFit, members: tuple[str, ...]) -> None:
         self.cross = cross
         self.members = members
-        self.coverage = coverage
         self.answers_s = np.full(len(cross.samples), np.nan)
         self.log_half = np.full(len(cross.samples), np.nan)
         self.weights: dict[int, dict[str, float]] = {}
@@ -191,7 +187,7 @@ class _Stacked:
             [samples[i].workload.accelerator.name for i in train],
             mix(inner, weights),
             times,
-            coverage=self.coverage,
+            coverage=COVERAGE,
             asked=[Asked.of(samples[i].workload.graph) for i in train],
         )
         for i in test.tolist():

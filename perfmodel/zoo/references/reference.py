@@ -152,7 +152,6 @@ def build_reference(
     batch_size: int,
     sequence_length: int | None = None,
     device: str = "meta",
-    seed: int = 0,
 ) -> ModelBundle:
     """Build a reference workload and one batch of its inputs.
 
@@ -177,7 +176,7 @@ def build_reference(
     function = workload.function()
     _check_arguments(name, function, model_kwargs or {})
     batch = Batch(size=batch_size, sequence_length=sequence_length)
-    with building_on(device, seed=seed):
+    with building_on(device):
         try:
             parts = function(batch, **(model_kwargs or {}))
         except (TypeError, ValueError, RuntimeError, AssertionError) as error:

@@ -29,7 +29,6 @@ def build_huggingface(
     sequence_length: int | None = None,
     mode: Mode = Mode.INFERENCE,
     device: str = "meta",
-    seed: int = 0,
 ) -> ModelBundle:
     """Build a transformers model from its config, with one batch of full sequences.
 
@@ -64,7 +63,7 @@ def build_huggingface(
     fields = load_config(config)
     hf_config = make_config(fields)
     answer_for_meta_tensors()
-    with building_on(device, seed=seed):
+    with building_on(device):
         module = build_architecture(hf_config, fields.get("architectures"))
         inputs = make_inputs(
             module,
