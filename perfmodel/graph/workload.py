@@ -15,24 +15,19 @@ from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workload:
-    """One step of a job on one accelerator.
+class StepSetup:
+    """On what one step of a job runs, and how.
 
     Parameters
     ----------
-    graph : Graph
-        The step, captured at ``batch_size`` and ``precision``.
     batch_size : int
         Samples per step, >= 1.
     software : mapping of str to str
         Versions that matter (``torch``, ``cuda``); empty where unknown.
     threads : int or None
         CPU threads used; None off the CPU.
-    execution : str
-        As in :class:`~perfmodel.records.StepRecord`; empty for the compiler's usual way.
     """
 
-    graph: Graph
     accelerator: AcceleratorSpec
     mode: Mode
     batch_size: int
@@ -41,6 +36,21 @@ class Workload:
     compiler: Compiler = Compiler.EAGER
     software: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     threads: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload(StepSetup):
+    """One step of a job on one accelerator.
+
+    Parameters
+    ----------
+    graph : Graph
+        The step, captured at ``batch_size`` and ``precision``.
+    execution : str
+        As in :class:`~perfmodel.records.StepRecord`; empty for the compiler's usual way.
+    """
+
+    graph: Graph
     execution: str = ""
 
     @cached_property

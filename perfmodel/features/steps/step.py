@@ -2,60 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass, fields
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.steps.sketch import StepSketch, step_sketch
 from perfmodel.graph.job import Job
-from perfmodel.graph.workload import Workload
-from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
+from perfmodel.graph.workload import StepSetup, Workload
+
+_SETUP = tuple(one.name for one in fields(StepSetup))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class Step(StepSetup):
     """One step of a job on one accelerator.
 
     Parameters
     ----------
     sketch : StepSketch
         Distinct nodes of the graph, captured at ``batch_size`` and ``precision``.
-    batch_size : int
-        Samples per step, >= 1.
-    software : mapping of str to str
-        Versions that matter (``torch``, ``cuda``); empty where unknown.
-    threads : int or None
-        CPU threads used; None off the CPU.
     alone : bool
         One operator that is called over and over: the device never waits for the host.
     """
 
     sketch: StepSketch
-    accelerator: AcceleratorSpec
-    mode: Mode
-    batch_size: int
-    precision: Precision = Precision.FP32
-    memory_format: MemoryFormat = MemoryFormat.CHANNELS_FIRST
-    compiler: Compiler = Compiler.EAGER
-    software: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    threads: int | None = None
     alone: bool = False
 
     @classmethod
     def of(cls, workload: Workload) -> Step:
         """Return the step of a workload; its sketch is made once per graph."""
-        return cls(
-            sketch=step_sketch(workload.graph),
-            accelerator=workload.accelerator,
-            mode=workload.mode,
-            batch_size=workload.batch_size,
-            precision=workload.precision,
-            memory_format=workload.memory_format,
-            compiler=workload.compiler,
-            software=workload.software,
-            threads=workload.threads,
-        )
+        same = {name: getattr(workload, name) for name in _SETUP}
+        return cls(sketch=step_sketch(workload.graph), **same)
 
     @classmethod
     def of_job(cls, job: Job, sketch: StepSketch, accelerator: AcceleratorSpec) -> Step:
