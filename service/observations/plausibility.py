@@ -39,9 +39,6 @@ from perfmodel.store.state.observation_feed import ObservationFeed
 _YOUNG_S = 10.0
 
 
-_TypeCell = tuple[JobTypeGuess, Placement, int, int]
-
-
 class _Guessed(NamedTuple):
     guess: JobTypeGuess
     taken_back: int
@@ -66,7 +63,6 @@ class TypeGuesses:
         self._feed = feed
         self._clock = clock
         self._known: LruCache[tuple[str, str], _Guessed] = LruCache(4_096)
-        self._likely: LruCache[_TypeCell, tuple[float, float]] = LruCache(4_096)
 
     def likely_s(
         self, job: Job, family: str, seen: Observation, reporter: str
@@ -79,16 +75,11 @@ class TypeGuesses:
         guess = self._guess(job, family, reporter)
         if guess is None:
             return None
-        cell = (guess, seen.placement, seen.batch_size, seen.accumulation_steps)
-        known = self._likely.get(cell)
-        if known is None:
-            placement = self._core.resolve(seen.placement)
-            samples = seen.batch_size * seen.accumulation_steps
-            device_s = float(guess.device_s(samples, slowest(placement.accelerators)))
-            host_s = guess.host_s * seen.accumulation_steps
-            known = min(device_s, host_s), device_s + host_s
-            self._likely.put(cell, known)
-        return known
+        placement = self._core.resolve(seen.placement)
+        samples = seen.batch_size * seen.accumulation_steps
+        device_s = float(guess.device_s(samples, slowest(placement.accelerators)))
+        host_s = guess.host_s * seen.accumulation_steps
+        return min(device_s, host_s), device_s + host_s
 
     def _guess(self, job: Job, family: str, reporter: str) -> JobTypeGuess | None:
         taken_back, now_s = self._feed.taken_back, self._clock()
