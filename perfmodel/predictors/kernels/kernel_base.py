@@ -186,7 +186,7 @@ class KernelBase:
         """Read what :meth:`to_dict` gave; numbers that are none are refused with the path."""
         base = cls()
         base.launches_s_ = _finite_values(stored["launches_s"], path)
-        base.reached_ = _finite_values(stored.get("reached", {}), path, low=_LEAST_REACHED)
+        base.reached_ = _finite_values(stored["reached"], path, low=_LEAST_REACHED)
         base.laws_ = {
             str(name): LawConstants.from_dict(_finite_values(law, path))
             for name, law in stored["laws"].items()
