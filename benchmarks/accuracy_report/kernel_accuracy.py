@@ -52,9 +52,10 @@ TITLES: Mapping[str, str] = MappingProxyType(
     }
 )
 
-_FULL_LIMIT = 4000
-_FAST_LIMIT = 600
-_FAST_ROUNDS = 120
+#: Most calls of an operator on a device in the full form and in the fast one, which also grows
+#: fewer trees.
+FULL_LIMIT, FAST_LIMIT = 4000, 300
+FAST_ROUNDS = 120
 _PLAIN = BoosterSettings(rounds=200, depth=6, learning_rate=0.1, min_child_weight=5.0)
 _DRAWS = 20
 _SHARE = "launch_share"
@@ -146,9 +147,9 @@ def evaluate_kernels(
         No records.
     """
     everything = measured_calls(kernels)
-    limit = _FAST_LIMIT if fast else _FULL_LIMIT
+    limit = FAST_LIMIT if fast else FULL_LIMIT
     chosen = everything.take(same_shapes(everything.calls, limit, seed))
-    settings = replace(KERNEL_SETTINGS, rounds=_FAST_ROUNDS) if fast else KERNEL_SETTINGS
+    settings = replace(KERNEL_SETTINGS, rounds=FAST_ROUNDS) if fast else KERNEL_SETTINGS
     group = kernel_group(chosen.calls)
     parts = []
     for name in GROUPS:

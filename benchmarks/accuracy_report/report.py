@@ -10,6 +10,7 @@ import numpy as np
 import orjson
 from accuracy_report.goals import GOALS, Goal
 from accuracy_report.kept_sections import LOCKBOX_HEADING, kept_sections, with_section
+from accuracy_report.kernel_accuracy import FAST_LIMIT, FAST_ROUNDS, FULL_LIMIT
 from accuracy_report.lockbox import lockbox_lines
 from accuracy_report.markdown import bars, number, percent, table
 from accuracy_report.methods import MethodTable, load_methods, method_lines
@@ -290,8 +291,23 @@ def _cells(scores: HeldOutScores) -> list[str]:
     ]  # fmt: skip
 
 
+def _fast_form(facts: Mapping[str, Any]) -> str:
+    effort = facts["effort"]
+    return (
+        f"The fast form fitted {len(facts['folds'])} of the {facts['folds_of_the_full_form']} "
+        f"folds of the full form, each on at most {effort['most_learned']} steps and "
+        f"{effort['most_operators']} operators alone, and asked each about at most "
+        f"{effort['most_asked']}. Kernels: at most {FAST_LIMIT} calls of each operator and device "
+        f"of {FULL_LIMIT}, and {FAST_ROUNDS} rounds of trees. Which, follows from hashes of names "
+        "and shapes, never from an answer. Placements: fewer folds, one draw of what is observed "
+        "in place of four or five, and a part of the questions (`benchmarks/placement_accuracy/`)."
+    )
+
+
 def _left_out(facts: Mapping[str, Any]) -> Iterator[str]:
     yield from ("## What was left out, and how long it took", "")
+    if facts["fast"]:
+        yield from (_fast_form(facts), "")
     for title, counts in (
         ("Imported steps that could not be used", facts.get("dropped") or {}),
         ("Rows of tables that were not understood", facts.get("rejected") or {}),

@@ -6,6 +6,7 @@ was, and the report can be written again without any fit.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import time
 import traceback
@@ -23,6 +24,7 @@ from held_out.fold_schedule import (
     FULL,
     PROBES,
     Effort,
+    fewer_operators,
     probe_sets,
     schedule,
 )
@@ -93,7 +95,7 @@ def cross_validate(
         Folds that failed, after all others have been run.
     """
     started = time.perf_counter()
-    folds = schedule(validation.samples, validation.effort, validation.splits)
+    folds = _schedule(validation, validation.effort)
     if not folds:
         raise TrainingError("No split leaves samples on both sides; more samples are needed.")
     _prepare(validation, resume)
@@ -195,11 +197,12 @@ def _heard(validation: CrossValidation, fold: Fold) -> list[StepSample]:
         for name, spec in asked.items()
         if (is_locked(name) if fold.split == LOCKBOX else fold.device)
     }
-    return [
+    open_to_it = [
         one
         for one in validation.operators
         if one.step.accelerator.chip not in out and not is_locked(one.step.accelerator.name)
     ]
+    return fewer_operators(open_to_it, validation.effort.most_operators)
 
 
 def _probed(
@@ -307,6 +310,10 @@ def _spent(folder: Path, fold: Fold) -> str:
     )
 
 
+def _schedule(validation: CrossValidation, effort: Effort) -> list[Fold]:
+    return schedule(validation.samples, effort, validation.splits)
+
+
 def _facts(validation: CrossValidation) -> dict[str, Any]:
     samples = validation.samples
     sources: dict[str, int] = {}
@@ -316,6 +323,8 @@ def _facts(validation: CrossValidation) -> dict[str, Any]:
         "learner": validation.name,
         "seed": validation.seed,
         "fast": validation.effort == FAST,
+        "effort": dataclasses.asdict(validation.effort),
+        "folds_of_the_full_form": len(_schedule(validation, FULL)),
         "samples": len(samples),
         "models": len({sample.model for sample in samples}),
         "families": len({sample.family for sample in samples}),

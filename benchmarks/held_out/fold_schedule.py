@@ -52,8 +52,10 @@ class Effort:
         Samples a fold learns from, chosen by hash; None: all.
     most_learned_sparse : int or None
         The same where a device with few samples is left out.
+    most_operators : int or None
+        Operators alone that a fold hears beside them, chosen by hash; None: all.
     most_asked : int or None
-        Samples a fold is asked about.
+        Samples a fold is asked about, chosen by hash.
     random_probes : int
         Random choices of probes beside the planned one.
     """
@@ -64,6 +66,7 @@ class Effort:
     sparse_devices: int | None = None
     most_learned: int | None = None
     most_learned_sparse: int | None = 5000
+    most_operators: int | None = None
     most_asked: int | None = None
     random_probes: int = 2
 
@@ -76,6 +79,8 @@ FAST = Effort(
     sparse_devices=4,
     most_learned=5000,
     most_learned_sparse=5000,
+    # As few of them as of whole steps: a fifth.
+    most_operators=1000,
     most_asked=1500,
     random_probes=1,
 )
@@ -85,7 +90,7 @@ def schedule(
     samples: Sequence[StepSample], effort: Effort, splits: Sequence[str] = SPLITS
 ) -> list[Fold]:
     """Return the folds to run, cut down to an effort; those of choices leave the lockbox aside."""
-    by_row = np.array([unit_hash(f"order:{identity(sample)}") for sample in samples])
+    by_row = _order(samples)
     by_model = np.array([unit_hash(f"order:{sample.model}") for sample in samples])
     scarce = _scarce(samples)
     rows = Counter(sample.step.accelerator.name for sample in samples)
@@ -110,6 +115,18 @@ def schedule(
                 )
             )
     return chosen
+
+
+def _order(samples: Sequence[StepSample]) -> np.ndarray:
+    """Return the order in which samples are taken where not all are."""
+    return np.array([unit_hash(f"order:{identity(sample)}") for sample in samples])
+
+
+def fewer_operators(operators: Sequence[StepSample], most: int | None) -> list[StepSample]:
+    """Return at most so many of some operators, chosen by hash."""
+    if most is None or len(operators) <= most:
+        return list(operators)
+    return [operators[i] for i in np.sort(np.argsort(_order(operators))[:most])]
 
 
 def _among(fold: Fold, chosen: BoolArray) -> Fold | None:

@@ -11,7 +11,8 @@ sketch and adds what depends on its device and its settings. For row i of a step
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +66,13 @@ _ITEM = STATIC_COLUMNS.index("input_item_bytes")
 _WIDE_ITEM_BYTES = 4.0
 _CONVOLUTION = OP_CLASSES.index(OpClass.CONVOLUTION)
 _WINOGRAD = 4.0
+#: What a table holds of sketches, of their rows, and of steps.
+_OF_SKETCHES = ("sketches", "start", "length")
+_OF_ROWS = (
+    "rows", "flops", "traffic_bytes", "fused_bytes", "fused_launch", "count", "log_output",
+    "op_class", "sort", "matrix", "wide", "slow_work",
+)  # fmt: skip
+_OF_STEPS = ("sketch_of", "peaks", "boost", "slow_rates", "settings", "facts", "devices")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +137,14 @@ class StepTable:
         """Steps whose compiler fuses."""
         return np.asarray(self.settings[:, SETTING_COLUMNS.index("fused")] > 0)
 
+    def first(self, steps: int) -> StepTable:
+        """Return the first steps as a table of their own, as if they alone had been laid out."""
+        sketches = int(self.sketch_of[:steps].max(initial=-1)) + 1
+        rows = int(self.length[:sketches].sum())
+        ends = ((_OF_SKETCHES, sketches), (_OF_ROWS, rows), (_OF_STEPS, steps))
+        cut = {name: getattr(self, name)[:end] for names, end in ends for name in names}
+        return replace(self, **cut)
+
 
 def step_table(steps: Sequence[Step], *, as_stated: bool = False) -> StepTable:
     """Lay steps out as flat arrays; a sketch that several steps share is laid out once.
@@ -145,16 +161,16 @@ def step_table(steps: Sequence[Step], *, as_stated: bool = False) -> StepTable:
         sketches=tuple(sketches),
         start=np.cumsum(length) - length,
         length=length,
-        rows=_gathered(sketches, sketch_rows).astype(np.float32).reshape(-1, len(ROW_COLUMNS)),
+        rows=_gathered(sketches, sketch_rows, np.float32).reshape(-1, len(ROW_COLUMNS)),
         flops=_gathered(sketches, lambda s: s.flops),
         traffic_bytes=_gathered(sketches, lambda s: s.traffic_bytes),
         fused_bytes=_gathered(sketches, lambda s: s.fused_bytes),
         fused_launch=_gathered(sketches, lambda s: s.fused_launch),
         count=_gathered(sketches, lambda s: s.count),
         log_output=_gathered(sketches, lambda s: s.column("log_output")),
-        op_class=_gathered(sketches, lambda s: s.op_class).astype(np.int64),
-        sort=_gathered(sketches, row_sorts).astype(np.int64),
-        matrix=_gathered(sketches, lambda s: s.matrix).astype(np.bool_),
+        op_class=_gathered(sketches, lambda s: s.op_class, np.int64),
+        sort=_gathered(sketches, row_sorts, np.int64),
+        matrix=_gathered(sketches, lambda s: s.matrix, np.bool_),
         wide=_gathered(sketches, lambda s: s.static[:, _ITEM]) >= _WIDE_ITEM_BYTES,
         slow_work=_gathered(sketches, slow_path_work).reshape(-1, len(SLOW_PATHS)),
         sketch_of=np.array([place[id(step.sketch)] for step in steps], dtype=np.int64),
@@ -172,11 +188,15 @@ def step_table(steps: Sequence[Step], *, as_stated: bool = False) -> StepTable:
 
 
 def _gathered(
-    sketches: Sequence[StepSketch], column: Callable[[StepSketch], npt.ArrayLike]
-) -> FloatArray:
+    sketches: Sequence[StepSketch],
+    column: Callable[[StepSketch], npt.ArrayLike],
+    kind: type[np.generic] = np.float64,
+) -> npt.NDArray[Any]:
     if not sketches:
-        return np.zeros(0)
-    return np.concatenate([np.asarray(column(sketch)) for sketch in sketches]).astype(np.float64)
+        return np.zeros(0, dtype=kind)
+    return np.concatenate([np.asarray(column(sketch)) for sketch in sketches]).astype(
+        kind, copy=False
+    )
 
 
 def sketch_rows(sketch: StepSketch) -> npt.NDArray[np.float32]:

@@ -27,8 +27,9 @@ Efficient Large-Scale Language Model Training on GPU Clusters, 2021 (interleavin
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -85,7 +86,7 @@ def pipeline_time_s(
         full = _with_period(order.time_s, rounds, whole, 1)
         before = np.maximum(rounds - 1, 1.0)
         part = micro_batches / stages - before
-        less = _with_period(order.time_s, before, whole, 1)
+        less = _with_period(order.time_s, np.where(part < 1, before, 0.0), whole, 1)
         # Of a last round that is not full, as much counts as it has micro-batches.
         return np.where(part < 1, less + np.maximum(part, 0.0) * (full - less), full)
 
@@ -104,13 +105,16 @@ def _flow(pass_s: FloatArray, send_s: FloatArray, micro_batches: FloatArray) -> 
 def _with_period(
     run: Callable[[IntArray], FloatArray], count: FloatArray, whole: int, period: int
 ) -> FloatArray:
-    """Return the time of ``count`` turns; those beyond ``whole`` take as long as the last ones."""
+    """Return the time of ``count`` turns; those beyond ``whole`` take as long as the last ones.
+
+    Of no turns it is 0, and nothing is walked through.
+    """
     short = np.minimum(count, whole).astype(np.int64)
     time_s = run(short)
     beyond = count - short
     if not beyond.any():
         return time_s
-    before = run(np.maximum(short - period, 1))
+    before = run(np.where(beyond > 0, np.maximum(short - period, 1), 0))
     return np.asarray(time_s + beyond * (time_s - before) / period)
 
 
@@ -145,46 +149,67 @@ class _Interleaved:
     def __init__(
         self, forward_s: FloatArray, backward_s: FloatArray, send_s: FloatArray, chunks: int
     ) -> None:
-        self._pass_s = np.stack((forward_s, backward_s)) / chunks
+        self._stages = forward_s.shape[1]
+        # Cells stand side by side: what is looked up are passes.
+        self._pass_s = np.concatenate((forward_s.T, backward_s.T)) / chunks
         self._send_s = send_s
         self._chunks = chunks
 
     def time_s(self, rounds: IntArray) -> FloatArray:
         """Return the time of so many rounds of micro-batches, as many as stages each."""
-        stages = self._pass_s.shape[2]
         time_s = np.zeros(len(rounds))
-        for count in np.unique(rounds):
+        for count in np.unique(rounds[rounds > 0]).tolist():
             cells = rounds == count
-            steps = _interleaved_steps(stages, self._chunks, int(count))
-            passes = 2 * stages * stages * self._chunks * int(count)
+            steps = _interleaved_steps(self._stages, self._chunks, count)
+            passes = 2 * self._stages * self._stages * self._chunks * count
             time_s[cells] = self._walk(steps, passes, cells)
         return time_s
 
     def _walk(
-        self, steps: tuple[IntArray, ...], passes: int, cells: npt.NDArray[np.bool_]
+        self, steps: Sequence[_Slot], passes: int, cells: npt.NDArray[np.bool_]
     ) -> FloatArray:
         pass_s, send_s = self._pass_s[:, cells], self._send_s[cells]
-        # One column more, at zero, stands for what waits for nothing.
-        ended = np.zeros((len(send_s), passes + 1))
-        for own, before, needed, stage, kind, sent in steps:
-            arrived = ended[:, needed] + send_s[:, None] * sent
-            ended[:, own] = np.maximum(ended[:, before], arrived) + pass_s[kind, :, stage].T
-        return np.asarray(ended.max(axis=1))
+        # One row more, at zero, stands for what waits for nothing.
+        ended = np.zeros((passes + 1, len(send_s)))
+        begin = 0
+        for before, needed, sent, of_stage in steps:
+            own = ended[begin : begin + len(before)]
+            begin += len(before)
+            arrived = ended.take(needed, axis=0, mode="wrap")
+            arrived += sent * send_s
+            np.maximum(ended.take(before, axis=0, mode="wrap"), arrived, out=own)
+            own += pass_s.take(of_stage, axis=0)
+        return np.asarray(ended.max(axis=0))
+
+
+class _Slot(NamedTuple):
+    """Passes that run at the same time in a schedule with equal times.
+
+    Passes are numbered in the order in which they run; -1 is nothing.
+
+    Parameters
+    ----------
+    before, needed : ndarray of int64, shape (passes,)
+        What the stage of each ran before, and what it needs from elsewhere.
+    sent : ndarray, shape (passes, 1)
+        1 where a send lies between, 0 elsewhere.
+    of_stage : ndarray of int64, shape (passes,)
+        Its stage; of a backward pass, as many further as there are stages.
+    """
+
+    before: IntArray
+    needed: IntArray
+    sent: FloatArray
+    of_stage: IntArray
 
 
 @lru_cache(maxsize=64)
-def _interleaved_steps(stages: int, chunks: int, rounds: int) -> tuple[IntArray, ...]:
-    """Return the passes in the order of a schedule with equal times.
-
-    Each step is an array of shape (6, passes): the pass, what its stage ran before, what it needs
-    from elsewhere, its stage, its kind (0 forward, 1 backward), and 1 where a send lies between.
-    Passes are numbered; -1 is nothing.
-    """
+def _interleaved_steps(stages: int, chunks: int, rounds: int) -> tuple[_Slot, ...]:
+    """Return the passes in the order of a schedule with equal times."""
     orders = [_order(stage, stages, chunks, rounds) for stage in range(stages)]
     each = rounds * stages * chunks
     slot = np.full(2 * stages * each + 1, -1, dtype=np.int64)
-    rows: list[tuple[int, int, int, int, int, int]] = []
-    slots: list[int] = []
+    rows: list[tuple[int, int, int, int, int]] = []
     turn = [0] * stages
     waiting = True
     while waiting:
@@ -201,12 +226,22 @@ def _interleaved_steps(stages: int, chunks: int, rounds: int) -> tuple[IntArray,
                     k, i = order[turn[stage] - 1]
                     before = (k * stages + stage) * each + i
                 slot[own] = 1 + max(slot[before] if before >= 0 else -1, slot[needed])
-                rows.append((own, before, needed, stage, kind, sent))
-                slots.append(int(slot[own]))
+                rows.append((own, before, needed, sent, kind * stages + stage))
                 turn[stage] += 1
                 waiting = True
-    table, when = np.array(rows, dtype=np.int64), np.array(slots)
-    return tuple(table[when == one].T for one in np.unique(when))
+    return _in_slots(np.array(rows, dtype=np.int64), slot)
+
+
+def _in_slots(rows: IntArray, slot: IntArray) -> tuple[_Slot, ...]:
+    """Return passes numbered anew, in the order of their slots."""
+    order = np.argsort(slot[rows[:, 0]], kind="stable")
+    own, before, needed, sent, of_stage = rows[order].T
+    number = np.full(len(slot), -1, dtype=np.int64)
+    number[own] = np.arange(len(own))
+    ends = np.flatnonzero(np.diff(slot[own])) + 1
+    columns = (number[before], number[needed], sent[:, None].astype(np.float64), of_stage)
+    parts = [np.split(column, ends) for column in columns]
+    return tuple(_Slot(*some) for some in zip(*parts, strict=True))
 
 
 def _order(stage: int, stages: int, chunks: int, rounds: int) -> list[tuple[int, int]]:

@@ -297,31 +297,45 @@ class JobMemory:
         chosen = [places[i] for i in rng.permutation(len(places))[:_CELLS_ASKED]]
         fitted = self.noise_
 
+        asked: dict[str, list[int]] = {}
+        for job, i in chosen:
+            asked.setdefault(job, []).append(i)
+
         def error(share: float) -> float:
             self.noise_ = share * fitted
-            answers = [(self.left_out(job, i, device=True), job, i) for job, i in chosen]
+            told = {
+                (job, i): recalled
+                for job, own in asked.items()
+                for i, recalled in zip(own, self.left_out(job, own, device=True), strict=True)
+            }
             errors = [
-                min(abs(self.cells_[job][1][i] - recalled.mean), _CLIP)
-                for recalled, job, i in answers
-                if recalled.cells
+                min(abs(self.cells_[job][1][i] - told[job, i].mean), _CLIP)
+                for job, i in chosen
+                if told[job, i].cells
             ]
             return float(np.mean(errors)) if errors else share
 
         self.noise_ = fitted * min(_NOISE_SHARES, key=error)
         self._inverses = {}
 
-    def left_out(self, job: str, position: int, *, device: bool) -> Recalled:
-        """Return what the other cells of a job say about one: all others, or other devices."""
+    def left_out(self, job: str, positions: Sequence[int], *, device: bool) -> list[Recalled]:
+        """Return what the other cells of a job say about some: all others, or other devices."""
         cells, residuals = self.cells_[job]
-        keep = np.ones(len(cells), dtype=np.bool_)
-        keep[position] = False
-        if device:
-            keep &= cells[:, 0] != cells[position, 0]
         prior = self.prior_variance_
-        if not keep.any():
-            return Recalled(mean=0.0, variance=prior, prior_variance=prior, cells=0)
-        inverse = np.asarray(np.linalg.inv(self._covariance(cells[keep])))
-        return self._krige(cells[keep], residuals[keep], inverse, cells[position])
+        # All cells of a device hear the same ones of others.
+        inverses: dict[int, FloatArray] = {}
+        found = []
+        for position in positions:
+            own = int(cells[position, _DEVICE]) if device else position
+            keep = (cells[:, _DEVICE] if device else np.arange(len(cells))) != own
+            if not keep.any():
+                found.append(Recalled(mean=0.0, variance=prior, prior_variance=prior, cells=0))
+                continue
+            others = cells[keep]
+            if own not in inverses:
+                inverses[own] = np.asarray(np.linalg.inv(self._covariance(others)))
+            found.append(self._krige(others, residuals[keep], inverses[own], cells[position]))
+        return found
 
 
 def matches(cells: IntArray, cell: IntArray) -> tuple[bool, bool]:

@@ -133,9 +133,10 @@ class JointPredictor:
         """
         if len({sample.family for sample in samples}) < 2:
             raise TrainingError("The joint predictor needs samples of two families or more.")
-        task = self.task_of(samples)
+        everything = self.task_of(samples, operators)
+        self.members_ = fit_members(everything, self.engine, self.report)
+        task = everything.whole
         table, rows, logs, weights = task.table, task.rows, task.log_times, task.weights
-        self.members_ = fit_members(task.beside(samples, operators), self.engine, self.report)
         weigh_training_networks(self.members_, task)
         self.untold_ = task.untold_trees()
         net, boost = held_out(self.members_, task)
@@ -185,16 +186,19 @@ class JointPredictor:
             halfway=memory.between(abroad, HEARD_BY_RECORDS),
         )
 
-    def task_of(self, samples: Sequence[StepSample]) -> FitTask:
-        """Return what members learn from some steps, and how."""
-        table = step_table([sample.step for sample in samples])
-        rows, reference = whole_rows(table)
+    def task_of(
+        self, samples: Sequence[StepSample], operators: Sequence[StepSample] = ()
+    ) -> FitTask:
+        """Return what members learn from some steps, and operators alone, and how."""
+        everything = (*samples, *operators)
+        table = step_table([sample.step for sample in everything])
+        rows, reference = whole_rows(table.first(len(samples)))
         return FitTask(
             table=table,
             rows=rows,
             reference_s=reference,
-            log_times=np.log([sample.step_time_s for sample in samples]),
-            weights=balanced(samples),
+            log_times=np.log([sample.step_time_s for sample in everything]),
+            weights=np.concatenate([balanced(samples), balanced(operators)]),
             fold=even_folds([s.family for s in samples], self.settings.folds, self.known_folds),
             settings=self.settings,
         )

@@ -158,13 +158,14 @@ def rung_scores(
         (Rung.NEW_DEVICE, abroad, True),
     )
     scores |= {rung: np.full(len(jobs), np.nan) for rung, _, _ in rungs}
-    seen: dict[str, int] = {}
+    rows: dict[str, list[int]] = {}
     for i, job in enumerate(jobs):
-        position = seen.get(job, 0)
-        seen[job] = position + 1
+        rows.setdefault(job, []).append(i)
+    for job, own in rows.items():
         for rung, of_rung, other_devices in rungs:
-            recalled = of_rung.left_out(job, position, device=other_devices)
-            if recalled.cells or other_devices:
-                left = abs(of_rung.cells_[job][1][position] - recalled.mean)
-                scores[rung][i] = left / (np.sqrt(recalled.variance) * factor[i])
+            told = of_rung.left_out(job, range(len(own)), device=other_devices)
+            for i, recalled, residual in zip(own, told, of_rung.cells_[job][1], strict=True):
+                if recalled.cells or other_devices:
+                    left = abs(residual - recalled.mean)
+                    scores[rung][i] = left / (np.sqrt(recalled.variance) * factor[i])
     return scores

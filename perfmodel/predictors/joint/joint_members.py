@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.features.arrays import FloatArray, IntArray
-from perfmodel.features.steps.step import Step, StepSample
-from perfmodel.features.steps.step_table import StepTable, step_table
+from perfmodel.features.steps.step import Step
+from perfmodel.features.steps.step_table import StepTable
 from perfmodel.features.steps.whole_step import UNTOLD_COLUMNS
-from perfmodel.predictors.joint.joint_regimes import balanced, fit_mix
+from perfmodel.predictors.joint.joint_regimes import fit_mix
 from perfmodel.predictors.step_models.mode_nets import ModeNets, is_training
 from perfmodel.predictors.step_models.node_settings import NodeNetSettings
 from perfmodel.predictors.step_models.whole_boost import WholeBoost
@@ -73,16 +73,15 @@ class FitTask:
     fold: IntArray
     settings: JointSettings
 
-    def beside(self, samples: Sequence[StepSample], operators: Sequence[StepSample]) -> FitTask:
-        """Return a task whose networks learn from operators alone as well."""
-        if not operators:
-            return self
-        times = np.log([one.step_time_s for one in operators])
+    @property
+    def whole(self) -> FitTask:
+        """The same of whole steps alone."""
+        steps = len(self.fold)
         return replace(
             self,
-            table=step_table([one.step for one in (*samples, *operators)]),
-            log_times=np.concatenate([self.log_times, times]),
-            weights=np.concatenate([self.weights, balanced(operators)]),
+            table=self.table.first(steps),
+            log_times=self.log_times[:steps],
+            weights=self.weights[:steps],
         )
 
     def member(self, k: int) -> Member:
@@ -116,12 +115,7 @@ class FitTask:
             rounds=self.settings.rounds,
             depth=self.settings.depth,
             columns=UNTOLD_COLUMNS,
-        ).fit(
-            self.rows,
-            self.reference_s,
-            self.log_times[: len(self.fold)],
-            self.weights[: len(self.fold)],
-        )
+        ).fit(self.rows, self.reference_s, self.whole.log_times, self.whole.weights)
 
     def _seed(self, k: int) -> int:
         return self.settings.seed * 101 + (k if k != ALL else 100)

@@ -19,7 +19,7 @@ from held_out.cross_validation import (
     load_facts,
     note_duration,
 )
-from held_out.fold_schedule import FAST, Effort, probe_sets, schedule
+from held_out.fold_schedule import FAST, FULL, Effort, fewer_operators, probe_sets, schedule
 from held_out_steps import corpus
 from plain_learner import PlainLearner
 
@@ -252,3 +252,33 @@ def test_the_fast_form_learns_from_fewer_samples_and_keeps_small_sources(
         kept = sum(samples[i].source == "profiles" for i in fold.train)
         whole = next(f for f in make_folds(samples, "unseen-family") if f.name == fold.name)
         assert kept == sum(samples[i].source == "profiles" for i in whole.train)
+
+
+def test_the_fast_form_hears_as_few_operators_whatever_their_order() -> None:
+    operators = [replace(s, step=replace(s.step, alone=True)) for s in SAMPLES[:60]]
+    few = fewer_operators(operators, 20)
+    assert len(few) == len({id(one) for one in few}) == 20
+    assert {id(one) for one in fewer_operators(operators[::-1], 20)} == {id(one) for one in few}
+    assert fewer_operators(operators, None) == operators
+    assert FAST.most_operators is not None
+
+
+def test_the_page_says_what_the_fast_form_left_out(tmp_path: Path) -> None:
+    effort = replace(FAST, most_learned=300, most_asked=50)
+    full = len(schedule(SAMPLES[::2], FULL, ["unseen-family"]))
+    for number, chosen in enumerate((EFFORT, effort)):
+        folder, page = tmp_path / str(number), tmp_path / f"{number}.md"
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("held_out.cross_validation.FAST", effort)
+            cross_validate(
+                CrossValidation(
+                    samples=SAMPLES[::2],
+                    make_learner=_learner,
+                    folder=folder,
+                    effort=chosen,
+                    splits=["unseen-family"],
+                )
+            )
+        write_report(folder, page, command="it")
+        assert ("at most 300 steps and 1000 operators" in page.read_text()) is (chosen is effort)
+        assert (f"fitted 2 of the {full} folds" in page.read_text()) is (chosen is effort)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -222,3 +222,16 @@ def test_bounds_are_those_of_each_step_alone() -> None:
     alone = [float(step_bounds_s(step_table([step]))[0]) for step in steps]
     assert step_bounds_s(step_table(steps)) == pytest.approx(alone)
     assert alone[2] < alone[0]
+
+
+def test_the_first_steps_are_laid_out_as_they_are_alone() -> None:
+    steps = [_step(), _step(batch_size=64), _step(sketch=CONV), _step(sketch=MLP), _step()]
+    for count in (0, 2, 3, 5):
+        cut, alone = step_table(steps).first(count), step_table(steps[:count])
+        for field in fields(alone):
+            one, other = getattr(cut, field.name), getattr(alone, field.name)
+            if isinstance(other, tuple):
+                assert one == other
+            else:
+                assert (one.dtype, one.shape) == (other.dtype, other.shape)
+                assert np.array_equal(one, other)

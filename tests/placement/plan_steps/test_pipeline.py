@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -128,3 +130,33 @@ def test_a_last_round_need_not_be_full() -> None:
     assert took(10) == pytest.approx((took(8) + took(12)) / 2)
     counts = [took(count) for count in range(1, 20)]
     assert counts == sorted(counts)
+
+
+def test_pipelines_are_walked_through_no_more_often_than_they_are_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    walked: list[int] = []
+    walk = _Interleaved._walk
+
+    def counted(order: _Interleaved, steps: Any, passes: int, cells: Any) -> Any:
+        walked.extend([passes] * int(cells.sum()))
+        return walk(order, steps, passes, cells)
+
+    monkeypatch.setattr(_Interleaved, "_walk", counted)
+    stages, chunks = 4, 2
+    # Two full rounds; a round that is half full after one; more than are walked through.
+    counts = np.array([8.0, 6.0, 400.0])
+    passes_s = np.random.default_rng(0).uniform(1.0, 2.0, (2, 3, stages))
+    together = pipeline_time_s(
+        *passes_s, np.zeros(3), counts, Schedule.INTERLEAVED, virtual_stages=chunks
+    )
+    assert len(walked) == 1 + 2 + 2
+    for row, count in enumerate(counts.tolist()):
+        alone = pipeline_time_s(
+            *passes_s[:, [row]],
+            np.zeros(1),
+            np.array([count]),
+            Schedule.INTERLEAVED,
+            virtual_stages=chunks,
+        )
+        assert alone[0] == together[row]
