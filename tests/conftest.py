@@ -29,6 +29,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "2")
 # One that waits for the other sleeps: spinning keeps what else runs here from the processor.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# Hundreds of processes start here: each reads what the first of them compiled.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # A retraining that a test of the service enters is done where a test says so.
 os.environ.setdefault("PERFMODEL_RETRAIN_HERE", "false")
 
