@@ -33,7 +33,12 @@ class CleanForks:
             [sys.executable, str(program)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": f"{_TESTS}:{_TESTS.parent}"},
+            # Of one thread: whatever limits threads loads torch for it in each of them otherwise.
+            env={
+                **os.environ,
+                "PYTHONPATH": f"{_TESTS}:{_TESTS.parent}",
+                "OMP_NUM_THREADS": "1",
+            },
             text=True,
         )
 

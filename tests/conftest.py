@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "2")
 # One that waits for the other sleeps: spinning keeps what else runs here from the processor.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# Hundreds of processes start here: each reads what the first of them compiled.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # A retraining that a test of the service enters is done where a test says so.
 os.environ.setdefault("PERFMODEL_RETRAIN_HERE", "false")
 
@@ -37,6 +40,17 @@ settings.register_profile(
     "same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("same")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tests, of which none goes before the end, without looking for garbage among them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

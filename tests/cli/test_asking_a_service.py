@@ -107,7 +107,7 @@ def test_this_machine_answers_in_its_place_only_when_told_to() -> None:
 
 def test_captures_are_kept_for_the_next_command(tmp_path: Path) -> None:
     # Its graph does not come with the package.
-    question = ["predict", "timm/resnet10t", "--on", "T4", "--json"]
+    question = ["predict", "zoo/operator-linear", "--on", "T4", "--json"]
     first, second = (_ask(*question, PERFMODEL_CACHE=str(tmp_path)) for _ in range(2))
     assert first.stdout == second.stdout
     assert "'torch'" in first.stderr and "'torch'" not in second.stderr

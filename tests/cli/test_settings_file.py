@@ -7,10 +7,13 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
+from perfmodel.cli import cli
 from perfmodel.cli.running.settings_file import known_settings, read_settings_into
 from perfmodel.errors import InvalidInputError, UnknownSettingError
 from perfmodel.retraining.settings import parse_settings
@@ -99,16 +102,27 @@ def test_commands_read_it_too(tmp_path: Path) -> None:
     assert (tmp_path / "my-keys.json").exists()
 
 
-def test_a_value_that_no_setting_can_have_is_named(tmp_path: Path) -> None:
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Return what runs ``perfmodel serve`` with some variables; whatever it serves is a failure."""
+
+    def run(*arguments: str, **stated: str) -> Result:
+        return CliRunner().invoke(cli, ["serve", *arguments], env=stated)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("service.serve._Server.run", lambda server: pytest.fail("it serves"))
+    return run
+
+
+def test_a_value_that_no_setting_can_have_is_named(
+    tmp_path: Path, told: Callable[..., Result]
+) -> None:
     settings = tmp_path / "settings.toml"
     settings.write_text("listen_port = 0\nburst_s = -1\nlog_format = 'xml'\n")
-    told = subprocess.run(
-        [sys.executable, "-m", "perfmodel", "serve", "--settings", str(settings)],
-        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert told.returncode == 2
-    assert "PERFMODEL_BURST_S" in told.stderr
-    assert "PERFMODEL_LOG_FORMAT" in told.stderr
+    refused = told("--settings", str(settings))
+    assert refused.exit_code == 2
+    assert "PERFMODEL_BURST_S" in refused.stderr
+    assert "PERFMODEL_LOG_FORMAT" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -129,32 +143,26 @@ def test_a_value_that_no_setting_can_have_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_service_cannot_be_told_is_named(
-    tmp_path: Path, stated: dict[str, str], said: str
+    stated: dict[str, str], said: str, told: Callable[..., Result]
 ) -> None:
-    told = subprocess.run(
-        [sys.executable, "-m", "perfmodel", "serve", "--port", "0"], env={**os.environ, **stated},
-        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert told.returncode in (2, 4)
-    assert said in told.stderr
+    refused = told("--port", "0", **stated)
+    assert refused.exit_code in (2, 4)
+    assert said in refused.stderr
 
 
-def test_what_is_printed_can_be_read_again(tmp_path: Path) -> None:
+def test_what_is_printed_can_be_read_again(tmp_path: Path, told: Callable[..., Result]) -> None:
     stated = {
         "PERFMODEL_RATE_PER_S": "5.5",
         "PERFMODEL_HOSTS": '["a.example"]',
         "PERFMODEL_KUBERNETES_ACCELERATORS": '{"odd one": "T4"}',
     }
     secret = {"PERFMODEL_DRIFT_WEBHOOK": "https://hooks.example/secret"}
-    told = subprocess.run(
-        [sys.executable, "-m", "perfmodel", "serve", "--print-settings"],
-        env={**os.environ, **stated, **secret},
-        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
-    assert "secret" not in told.stdout
-    found = _read(tmp_path, told.stdout)
+    printed = told("--print-settings", **stated, **secret)
+    assert printed.exit_code == 0
+    assert "secret" not in printed.stdout
+    found = _read(tmp_path, printed.stdout)
     assert {name: found[name] for name in stated} == stated
-    names = {line.lstrip("# ").split(" = ")[0] for line in told.stdout.splitlines()}
+    names = {line.lstrip("# ").split(" = ")[0] for line in printed.stdout.splitlines()}
     assert names == known_settings() - {"cache", "key", "url"}
 
 

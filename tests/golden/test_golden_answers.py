@@ -29,7 +29,7 @@ def differences(found: Any, expected: Any, where: str) -> list[str]:
     elif isinstance(expected, float) and isinstance(found, float):
         return (
             []
-            if found == pytest.approx(expected, rel=_RELATIVE)
+            if found == expected or found == pytest.approx(expected, rel=_RELATIVE)
             else [f"{where}: {found!r} {expected!r}"]
         )
     else:

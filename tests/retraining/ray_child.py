@@ -19,7 +19,7 @@ def retrained(folder: Path, settings: str, engine: str) -> dict[str, Any]:
     ran = subprocess.run(
         [
             sys.executable, "-m", "perfmodel", "retrain", "--json", "--settings", settings,
-            "--engine", engine, "--processes", "2",
+            "--engine", engine, "--processes", "1",  # on a cluster as many as it has processors
             "--profiles", str(folder / "profiles"), "--data", str(folder / "tables"),
             "--models", str(own / "models"), "--database", f"sqlite:///{own}/state.db",
         ],

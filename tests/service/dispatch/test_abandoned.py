@@ -26,7 +26,8 @@ from service.dispatch.background_rounds import BackgroundRounds
 from service.http.errors import CLIENT_CLOSED_REQUEST, OverloadedError
 from service.metrics.registry import Metrics
 
-MOST, MANY = 6, 14
+#: More than have a process and wait.
+MOST, MANY = 2, 6
 
 
 def job(number: int) -> dict[str, Any]:

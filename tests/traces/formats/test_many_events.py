@@ -1,4 +1,4 @@
-"""A trace of ten million events is read in the memory that long traces are promised."""
+"""A trace of ten million events would be read in the memory that long traces are promised."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 
 import made_traces as made
-import pytest
 
 #: Frames of Python and flows, which are passed over, are most of a trace with stacks: 98 of a
 #: hundred events here. A call and its kernel are the others.
-FRAMES, FLOWS, ROUNDS = 78, 20, 100_000
-MOST_MIB = 1024
+FRAMES, FLOWS, ROUNDS = 78, 20, 10_000
+#: Libraries and the pieces that are read take 120. What is left is 80 bytes for each of a million
+#: events: ten times as many stay below 1 GiB, and to keep each takes many times as much.
+MOST_MIB = 200
 READ = """
 import sys
 from pathlib import Path
@@ -41,8 +42,7 @@ def _round(number: int) -> list[made.Event]:
     return [called, ran, *[frame] * FRAMES, *[flow] * FLOWS]
 
 
-@pytest.mark.slow
-def test_ten_million_events_are_read_in_bounded_memory(tmp_path: Path) -> None:
+def test_a_million_events_are_read_in_bounded_memory(tmp_path: Path) -> None:
     path = tmp_path / "long.json"
     with path.open("w") as file:
         file.write('{"schemaVersion": 1, "traceEvents": [')
