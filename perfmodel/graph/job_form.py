@@ -55,6 +55,7 @@ MOST_VERSIONS, MAX_BYTES = 32, 2**20
 #: What names of models begin with that are no names of a hub.
 OWN_NAMES = ("timm/", "zoo/")
 
+#: What a job may be told by, one of them.
 REFERENCES = ("model", "hf_config", "graph", "job_type")
 _JOB_FIELDS = tuple(field.name for field in dataclasses.fields(Job))
 
