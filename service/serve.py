@@ -78,6 +78,12 @@ def limits_of(app: FastAPI) -> list[str]:
             "No trained model is in PERFMODEL_MODELS: answers are those of the analytical model, "
             "and say so."
         )
+    data = app.state.settings.data
+    if data is not None and not data.is_dir():
+        found.append(
+            f"PERFMODEL_DATA is {str(data)!r}, which is no folder: no retraining can be done here "
+            "until it is one."
+        )
     if importlib.util.find_spec("torch") is None:
         found.append(
             "PyTorch is not installed (pip install 'perfmodel[train]'): no model is captured here. "

@@ -57,14 +57,21 @@ from service.serve import app_of_worker
 
 app_of_worker()
 """
-    database = f"sqlite:///{tmp_path}/a.db"
+    settings = {
+        "PERFMODEL_DATABASE": f"sqlite:///{tmp_path}/a.db",
+        "PERFMODEL_MODELS": str(tmp_path),
+        "PERFMODEL_DATA": str(tmp_path / "tables"),
+    }
     told = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PERFMODEL_DATABASE": database, "PERFMODEL_MODELS": str(tmp_path)},
+        [sys.executable, "-c", program], env={**os.environ, **settings},
         cwd=ROOT, capture_output=True, text=True, timeout=300, check=True,
     )  # fmt: skip
     warnings = [line for line in told.stderr.splitlines() if '"level":"warning"' in line]
-    for said in ("PyTorch is not installed", "No trained model is in PERFMODEL_MODELS"):
+    for said in (
+        "PyTorch is not installed",
+        "No trained model is in PERFMODEL_MODELS",
+        f"PERFMODEL_DATA is '{tmp_path}/tables', which is no folder",
+    ):
         assert any(said in line for line in warnings)
 
 
