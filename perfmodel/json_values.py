@@ -31,7 +31,7 @@ def as_object(value: object, pointer: str, *, what: str) -> Mapping[str, Any]:
 
 
 def as_text(name: str, value: object, pointer: str) -> str:
-    """Return a text that is not blank, of :data:`MAX_TEXT` characters at most."""
+    """Return a text that is not blank, of :data:`MAX_TEXT` printable characters at most."""
     if not isinstance(value, str) or not value.strip():
         raise InvalidInputError(
             f"{name} must be a text that is not empty; got {shown(value)}.", pointer=pointer
@@ -39,6 +39,10 @@ def as_text(name: str, value: object, pointer: str) -> str:
     if len(value) > MAX_TEXT:
         raise InvalidInputError(
             f"{name} has {len(value)} characters; at most {MAX_TEXT} are kept.", pointer=pointer
+        )
+    if not value.isprintable():
+        raise InvalidInputError(
+            f"{name} has printable characters alone; got {shown(value)}.", pointer=pointer
         )
     return value
 

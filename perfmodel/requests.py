@@ -9,7 +9,13 @@ from typing import Any
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job, job_to_dict
-from perfmodel.graph.job_form import CHECKPOINTING, OPTIMIZERS, OWN_NAMES, parse_job
+from perfmodel.graph.job_form import (
+    CHECKPOINTING,
+    OPTIMIZERS,
+    OWN_NAMES,
+    REFERENCES,
+    parse_job,
+)
 from perfmodel.json_values import MAX_COUNT, as_object, refuse_unknown
 from perfmodel.placement.calibration.observation import (
     MOST_OBSERVATIONS,
@@ -132,8 +138,10 @@ def _without(request: Mapping[str, Any], name: str, field: str | None) -> dict[s
     job = request.get(name)
     if field is None or name != "job" or not isinstance(job, Mapping):
         return {**request, name: _PLAIN[name]} if name in _PLAIN else _left(request, name)
-    left = _left(job, field)
-    return {**request, name: {**left, field: _PLAIN_JOB[field]} if field in _PLAIN_JOB else left}
+    # In the place of whatever refers to a model stands one, or it would be missing.
+    plain = "model" if field in REFERENCES else field
+    stood_in = {plain: _PLAIN_JOB[plain]} if plain in _PLAIN_JOB else {}
+    return {**request, name: {**_left(job, field), **stood_in}}
 
 
 def _left(fields: Mapping[str, Any], name: str) -> dict[str, Any]:

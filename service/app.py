@@ -27,6 +27,7 @@ from service.graphs.corrections import GraphCorrections
 from service.http import errors
 from service.http.bodies import RequestBodies
 from service.http.draining import Draining
+from service.http.head_requests import HeadRequests
 from service.http.health_server import HealthServer
 from service.http.redaction import without_places
 from service.metrics.registry import Metrics
@@ -223,6 +224,7 @@ def _surround(
     app.add_middleware(RequestTerms, most=settings.capture_budget)
     state = dispatcher.state
     access.install(app, settings, state.database.connections, state.watch)
+    app.add_middleware(HeadRequests)
     app.add_middleware(
         RequestMonitor,
         metrics=dispatcher.metrics,

@@ -29,7 +29,7 @@ from service.access.install import check_binding, is_shared, keys_file, keys_of
 from service.access.key_file import KeyFile
 from service.app import create_app
 from service.http import logs
-from service.http.connections import hold_many_connections, parser
+from service.http.connections import check_free, hold_many_connections, parser
 from service.retraining.keeper import rules_of
 from service.settings import Settings, read_settings
 
@@ -78,6 +78,12 @@ def limits_of(app: FastAPI) -> list[str]:
             "No trained model is in PERFMODEL_MODELS: answers are those of the analytical model, "
             "and say so."
         )
+    data = app.state.settings.data
+    if data is not None and not data.is_dir():
+        found.append(
+            f"PERFMODEL_DATA is {str(data)!r}, which is no folder: no retraining can be done here "
+            "until it is one."
+        )
     if importlib.util.find_spec("torch") is None:
         found.append(
             "PyTorch is not installed (pip install 'perfmodel[train]'): no model is captured here. "
@@ -117,8 +123,8 @@ def serve(
     Raises
     ------
     InvalidInputError
-        There is no key, and strangers could reach ``host``; a certificate that cannot be used; or
-        what shall start retrainings names no time.
+        There is no key, and strangers could reach ``host``; a certificate that cannot be used; a
+        port for health that is taken; or what shall start retrainings names no time.
     """
     os.environ["PERFMODEL_MODELS"] = str(models)
     os.environ["PERFMODEL_DATABASE"] = database
@@ -132,6 +138,10 @@ def serve(
     hold_many_connections()
     _check_binding(host, settings)
     _check_certificate(settings)
+    if settings.health_port:
+        # Whoever has it would answer for this service.
+        hint = "It is what PERFMODEL_HEALTH_HOST and PERFMODEL_HEALTH_PORT say."
+        check_free(settings.health_host, settings.health_port, hint=hint)
     rules_of(settings)  # here, where whoever starts it is told what is wrong
     config = uvicorn.Config(
         "service.serve:app_of_worker",

@@ -209,7 +209,7 @@ class Settings(BaseSettings):
     retrain_after_records: int = Field(default=0, ge=0)
     retrain_on_drift: bool = False
     retrain_least_s: float = Field(default=3600.0, ge=0)
-    retrain_model: str = "default"
+    retrain_model: str = Field(default="default", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     retrain_settings: dict[str, Any] = Field(default_factory=dict)
     retraining_profiles: str = "profiles"
     retrainings: Path | None = None

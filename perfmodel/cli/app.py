@@ -13,7 +13,7 @@ import click
 
 from perfmodel import __version__
 from perfmodel.cli.failures import EXIT_INTERRUPTED, exit_code_of, report
-from perfmodel.cli.running.settings_file import read_settings_into
+from perfmodel.cli.running.settings_file import read_settings_into, unread_variables
 
 #: Each subcommand with its line in ``--help``.
 COMMANDS: Mapping[str, str] = MappingProxyType(
@@ -117,6 +117,8 @@ class LazyGroup(click.Group):
         extra["standalone_mode"] = False
         try:
             read_settings_into(os.environ)
+            for said in unread_variables(os.environ):
+                click.echo(said, err=True)
             code = super().main(args=argv, prog_name=prog_name or "perfmodel", **extra)
         except (KeyboardInterrupt, click.Abort):
             click.echo("Interrupted.", err=True)

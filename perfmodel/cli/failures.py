@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any, NoReturn
 
 import click
+from click.core import ParameterSource
 
 from perfmodel.cli.output import print_json
 from perfmodel.errors import InvalidInputError, MissingExtraError, PerfModelError
@@ -94,6 +95,8 @@ def _entry(error: InvalidInputError) -> dict[str, Any]:
 def message_of(error: Exception) -> str:
     """Return what an error says, in one line without a traceback."""
     match error:
+        case click.BadParameter() if variable := _variable_of(error):
+            return f"{error.format_message()} That is what {variable} says."
         case click.ClickException():
             return error.format_message()
         case PerfModelError():
@@ -105,6 +108,15 @@ def message_of(error: Exception) -> str:
         f"perfmodel failed on its own: {type(error).__name__}: {error}. Run it again with --debug "
         "to see where."
     )
+
+
+def _variable_of(error: click.BadParameter) -> str:
+    """Return the variable of the environment that an option was read from; empty for none."""
+    ctx, param = error.ctx, error.param
+    if ctx is None or param is None or param.name is None:
+        return ""
+    by_variable = ctx.get_parameter_source(param.name) is ParameterSource.ENVIRONMENT
+    return str(param.envvar) if by_variable else ""
 
 
 def report(error: Exception, *, as_json: bool) -> None:

@@ -55,7 +55,8 @@ MOST_VERSIONS, MAX_BYTES = 32, 2**20
 #: What names of models begin with that are no names of a hub.
 OWN_NAMES = ("timm/", "zoo/")
 
-_REFERENCES = ("model", "hf_config", "graph", "job_type")
+#: What a job may be told by, one of them.
+REFERENCES = ("model", "hf_config", "graph", "job_type")
 _JOB_FIELDS = tuple(field.name for field in dataclasses.fields(Job))
 
 
@@ -160,10 +161,10 @@ def _spread_checkpointing(given: dict[str, Any]) -> None:
 
 
 def _check_reference(given: Mapping[str, Any], pointer: str) -> None:
-    named = [name for name in _REFERENCES if name in given]
+    named = [name for name in REFERENCES if name in given]
     if len(named) != 1:
         raise InvalidInputError(
-            f"A job needs exactly one of {', '.join(_REFERENCES)}; got "
+            f"A job needs exactly one of {', '.join(REFERENCES)}; got "
             f"{' and '.join(named) or 'none'}.",
             pointer=pointer if named else f"{pointer}/model",
         )

@@ -1,15 +1,39 @@
-"""How many connections a process holds, and what reads them."""
+"""Where connections come in, how many a process holds, and what reads them."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
+import socket
 import sys
 from typing import Any
+
+from perfmodel.errors import InvalidInputError
 
 #: Files that a process has open at most: a connection is one, and the low default of many systems
 #: is meant to be raised by who needs more.
 _MOST_FILES = 65_536
+
+
+def check_free(host: str, port: int, *, hint: str) -> None:
+    """Refuse an address that cannot be listened on before anything is loaded.
+
+    Raises
+    ------
+    InvalidInputError
+        With the reason of the operating system.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise InvalidInputError(
+            f"Cannot listen on {host}:{port}: {error.strerror or error}. {hint}"
+        ) from error
 
 
 def parser() -> Any:

@@ -73,21 +73,21 @@ class PageFiles:
     files: Mapping[str, PageFile]
 
 
-@router.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
+@router.get("/", include_in_schema=False)
 async def page(request: Request) -> Response:
     """Answer the page; it changes with the version of the service only."""
     index = _page().index
     return _tagged(request, index, "text/html; charset=utf-8", _ASK_AGAIN)
 
 
-@router.api_route("/favicon.ico", methods=["GET", "HEAD"], include_in_schema=False)
+@router.get("/favicon.ico", include_in_schema=False)
 async def icon(request: Request) -> Response:
     """Answer the icon that browsers ask for beside ``/docs``."""
     file = _page().files["favicon.svg"]
     return _tagged(request, file.body, file.media_type, _ASK_AGAIN)
 
 
-@router.api_route("/static/{version}/{name:path}", methods=["GET", "HEAD"], include_in_schema=False)
+@router.get("/static/{version}/{name:path}", include_in_schema=False)
 async def static(request: Request, version: str, name: str) -> Response:
     """Answer a file of the page; with the version that is here, a browser may keep it for good.
 

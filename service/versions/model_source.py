@@ -11,6 +11,7 @@ from perfmodel.errors import StoreError
 from perfmodel.registry.file_store import LocalFiles, is_url, open_store
 from perfmodel.registry.mirror import ModelMirror
 from perfmodel.registry.model_registry import ModelRegistry
+from perfmodel.store.artifacts import KERNELS, names
 from service.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -59,6 +60,10 @@ class ModelSource:
         self.problems = found
         self._seen_at = time.time()
         self._on_look(True, self._seen_at)
+
+    def models_of_steps(self) -> list[str]:
+        """Return the names of the models that are here and answer for steps."""
+        return [name for name in names(self.folder) if name != KERNELS]
 
     def fetch(self, version: str) -> None:
         """Have the files of a version here that is in the store.

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from perfmodel.cli import cli
-from perfmodel.cli.running.settings_file import known_settings, read_settings_into
+from perfmodel.cli.running.settings_file import known_settings, read_settings_into, unread_variables
 from perfmodel.errors import InvalidInputError, UnknownSettingError
 from perfmodel.retraining.settings import parse_settings
 
@@ -173,3 +173,42 @@ def test_retrainings_can_have_what_the_documentation_lets_them_have(tmp_path: Pa
     (line,) = (one for one in text.splitlines() if one.startswith("retrain_settings"))
     stated = json.loads(_read(tmp_path, line)["PERFMODEL_RETRAIN_SETTINGS"])
     assert parse_settings(stated).to_dict().items() >= stated.items()
+
+
+def test_misspelt_variables_are_said_by_every_command() -> None:
+    odd = {"PERFMODEL_ULR": "http://127.0.0.1:1", "PERFMODEL_KUBERNETES_NODE": "cluster"}
+    done = subprocess.run(
+        [sys.executable, "-m", "perfmodel", "devices", "T4", "--json"],
+        cwd=ROOT, env={**os.environ, **odd}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    said = [line for line in done.stderr.splitlines() if line.startswith(tuple(odd))]
+    assert said == [
+        "PERFMODEL_KUBERNETES_NODE is no setting, and is not read. "
+        "Did you mean PERFMODEL_KUBERNETES_NODES?",
+        "PERFMODEL_ULR is no setting, and is not read. Did you mean PERFMODEL_URL?",
+    ]
+    assert json.loads(done.stdout)
+
+
+def test_variables_of_settings_commands_and_kubernetes_are_passed_over() -> None:
+    links = {
+        "PERFMODEL_SERVICE_HOST": "10.0.0.1", "PERFMODEL_SERVICE_PORT": "8000",
+        "PERFMODEL_SERVICE_PORT_HTTP": "8000", "PERFMODEL_PORT": "tcp://10.0.0.1:8000",
+        "PERFMODEL_PORT_8000_TCP": "tcp://10.0.0.1", "PERFMODEL_PORT_8000_TCP_ADDR": "10.0.0.1",
+        "PERFMODEL_WEBHOOK_SERVICE_PORT": "443", "PERFMODEL_WEBHOOK_PORT_443_TCP_PROTO": "tcp",
+    }  # fmt: skip
+    settings = {f"PERFMODEL_{name.upper()}": "" for name in known_settings()}
+    files = {"PERFMODEL_DATABASE_FILE": "/run/secrets/url"}
+    assert unread_variables({**links, **settings, **files, "PATH": "", "PERFMODELS": ""}) == []
+
+
+def test_a_wrong_value_names_the_variable_that_says_it() -> None:
+    asked = [sys.executable, "-m", "perfmodel", "serve"]
+    env = {**os.environ, "PERFMODEL_WORKERS": "many"}
+    done = subprocess.run(asked, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "for '--workers': 'many' is not" in done.stderr
+    assert "That is what PERFMODEL_WORKERS says." in done.stderr
+    stated = [*asked, "--workers", "few"]
+    done = subprocess.run(stated, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert "'few' is not" in done.stderr and "PERFMODEL_WORKERS" not in done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,9 +16,10 @@ from service_process import service_process
 from waiting import PATIENCE_S
 
 from perfmodel.cli import cli
+from perfmodel.errors import InvalidInputError
 from perfmodel.predictors.serving.own_process import prepare_process
 from service import serve as serving
-from service.serve import loading
+from service.serve import loading, serve
 from service.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,15 +59,36 @@ from service.serve import app_of_worker
 
 app_of_worker()
 """
-    database = f"sqlite:///{tmp_path}/a.db"
+    settings = {
+        "PERFMODEL_DATABASE": f"sqlite:///{tmp_path}/a.db",
+        "PERFMODEL_MODELS": str(tmp_path),
+        "PERFMODEL_DATA": str(tmp_path / "tables"),
+    }
     told = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PERFMODEL_DATABASE": database, "PERFMODEL_MODELS": str(tmp_path)},
+        [sys.executable, "-c", program], env={**os.environ, **settings},
         cwd=ROOT, capture_output=True, text=True, timeout=300, check=True,
     )  # fmt: skip
     warnings = [line for line in told.stderr.splitlines() if '"level":"warning"' in line]
-    for said in ("PyTorch is not installed", "No trained model is in PERFMODEL_MODELS"):
+    for said in (
+        "PyTorch is not installed",
+        "No trained model is in PERFMODEL_MODELS",
+        f"PERFMODEL_DATA is '{tmp_path}/tables', which is no folder",
+    ):
         assert any(said in line for line in warnings)
+
+
+def test_a_port_for_health_that_somebody_has_is_told_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        for name in ("MODELS", "DATABASE"):  # which serve() sets
+            monkeypatch.setenv(f"PERFMODEL_{name}", "")
+        monkeypatch.setenv("PERFMODEL_HEALTH_PORT", str(port))
+        with pytest.raises(InvalidInputError, match=f"127.0.0.1:{port}: .*PERFMODEL_HEALTH_PORT"):
+            serve(port=0, models=tmp_path, database=f"sqlite:///{tmp_path}/a.db")
 
 
 def test_what_was_imported_before_stays() -> None:

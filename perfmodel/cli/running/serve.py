@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ import click
 
 from perfmodel.cli.options import FILE, FiniteRange, debug_option, models_store_option
 from perfmodel.cli.running.settings_file import settings_in_force, settings_option
-from perfmodel.errors import InvalidInputError, MissingExtraError
+from perfmodel.errors import MissingExtraError
 
 #: What ``--example`` asks.
 EXAMPLE = {
@@ -96,13 +95,14 @@ def command(
     if example and workers > 1:
         raise click.UsageError("--example goes with one worker; leave --workers out.")
     try:
+        from service.http.connections import check_free
         from service.serve import serve
     except ModuleNotFoundError as error:
         raise MissingExtraError("Answering over HTTP", extra="serve") from error
     if print_settings:
         click.echo(settings_in_force())
         return
-    _check_free(host, port)
+    check_free(host, port, hint="Give another --port.")
     if "://" not in database:
         database = f"sqlite:///{database}"
     on_ready: Callable[[str], None] = _ask_example if example else _announce
@@ -120,27 +120,6 @@ def command(
         )
     except KeyboardInterrupt:
         click.echo("Stopped.", err=True)
-
-
-def _check_free(host: str, port: int) -> None:
-    """Refuse an address that cannot be listened on before anything is loaded.
-
-    Raises
-    ------
-    InvalidInputError
-        With the reason of the operating system.
-    """
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-    except OSError as error:
-        raise InvalidInputError(
-            f"Cannot listen on {host}:{port}: {error.strerror or error}. Give another --port."
-        ) from error
 
 
 def _announce(url: str) -> None:

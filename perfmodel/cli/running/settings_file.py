@@ -13,21 +13,34 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
-from collections.abc import Collection, Mapping, MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from perfmodel.cli.options import FILE, CommandT
-from perfmodel.errors import InvalidInputError, MissingExtraError, UnknownSettingError
+from perfmodel.errors import (
+    InvalidInputError,
+    MissingExtraError,
+    UnknownSettingError,
+    nearest_names,
+)
 
 _PREFIX, _SUFFIX = "PERFMODEL_", "_FILE"
 #: Names the file of settings itself.
 SETTINGS_FILE = f"{_PREFIX}SETTINGS"
 #: What commands take besides: the service that they ask, and where captures and sketches are kept.
 _OF_COMMANDS = ("cache", "key", "url")
+#: What is read without the settings of the service: by most commands, and by examples of adapters
+#: and of containers.
+_OF_OTHERS = (
+    "settings", "data", "database", "models", "ray", "job", "timeout_s", "address", "image_target",
+)  # fmt: skip
+#: What Kubernetes sets for services whose names begin so (its service links).
+_SERVICE_LINK = re.compile(r".*_(SERVICE_(HOST|PORT\w*)|PORT(_\d+_\w+)?)")
 
 
 def settings_option(command: CommandT) -> CommandT:
@@ -87,6 +100,39 @@ def read_settings_into(environment: MutableMapping[str, str], file: Path | None 
         _read_secrets(plain, secret, known, place=str(file))
         for name, value in plain.items():
             environment.setdefault(name, value)
+
+
+def unread_variables(environment: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each variable that is named like a setting and is none.
+
+    Whoever misspells a variable is told, and nothing more: others may name theirs so.
+
+    Examples
+    --------
+    >>> unread_variables({"PERFMODEL_DATABSE": "sqlite:///x.db", "PERFMODEL_PORT": "tcp://10.0.0.1"})
+    ['PERFMODEL_DATABSE is no setting, and is not read. Did you mean PERFMODEL_DATABASE?']
+    """
+    cheap = (*_OF_COMMANDS, *_OF_OTHERS)
+    odd = [name for name in environment if name.startswith(_PREFIX)]
+    odd = [name for name in odd if name.removeprefix(_PREFIX).lower() not in cheap]
+    if not odd:
+        return []
+    try:
+        known = [variable_of(name) for name in sorted({*known_settings(), *cheap})]
+    except MissingExtraError:
+        return []
+    return [_unread(name, known) for name in sorted(odd) if not _is_known(name, known)]
+
+
+def _is_known(name: str, known: Collection[str]) -> bool:
+    of_kubernetes = _SERVICE_LINK.fullmatch(name) is not None
+    return of_kubernetes or name in known or name.removesuffix(_SUFFIX) in known
+
+
+def _unread(name: str, known: Sequence[str]) -> str:
+    close = nearest_names(name, known, limit=1)
+    meant = f" Did you mean {close[0]}?" if close else ""
+    return f"{name} is no setting, and is not read.{meant}"
 
 
 def variable_of(name: str) -> str:

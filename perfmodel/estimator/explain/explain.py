@@ -30,7 +30,6 @@ from perfmodel.estimator.placing.slowdowns import Slowdown
 from perfmodel.estimator.single.analytical import explain_roofline
 from perfmodel.estimator.single.engine import engine_roofline_s, has_engine_law
 from perfmodel.estimator.single.narrow_products import has_narrow_products, learned_step
-from perfmodel.estimator.single.revised import emulation
 from perfmodel.estimator.tables.estimates import answer_cell
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.roofline import device_share
@@ -38,6 +37,7 @@ from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.features.steps.step_table import FUSING
 from perfmodel.graph.workload import Workload
 from perfmodel.placement.estimate import Estimate, StepNumbers
+from perfmodel.predictors.emulation import emulation
 from perfmodel.predictors.explanation import (
     Accelerators,
     MeasuredPoint,
@@ -308,7 +308,7 @@ def _predicted(
     stages = [Stage(name=stage.name, time_s=stage.time_s * factor) for stage in explained.stages]
     if by_engine:
         stages = [Stage(name=ENGINE_ROOFLINE, time_s=engine_roofline_s(prepared, accelerator))]
-    if emulation(prepared.job, accelerator) is not None:
+    if emulation(prepared.job.arithmetic, accelerator) is not None:
         last = "emulated arithmetic"
     elif by_engine:
         last = "law of tuned engines"

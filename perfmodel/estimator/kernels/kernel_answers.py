@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ from perfmodel.estimator.kernels.kernel_question import KernelQuestion
 from perfmodel.features.kernels.kernel_calls import kernel_calls
 from perfmodel.features.kernels.kernel_columns import KernelRoofline, kernel_roofline
 from perfmodel.features.kernels.kernel_work import MATRIX_OPS, has_units, kernel_dtype
-from perfmodel.intervals import COVERAGE
+from perfmodel.intervals import COVERAGE, wider
+from perfmodel.predictors.emulation import EMULATED_WARNING, emulation
 from perfmodel.predictors.kernels.kernel_times import LAUNCH_S, KernelModel
 from perfmodel.types import Basis
 
@@ -73,7 +74,7 @@ def kernel_answers(model: KernelModel, pairs: Sequence[Pair]) -> list[KernelAnsw
     found, roofline = model.times(calls), kernel_roofline(calls)
     times = zip(found.time_s, found.low_s, found.high_s, found.device_s, found.basis, strict=True)
     beside = [_beside(roofline, i, float(found.time_s[i]), pairs[i][2]) for i in range(len(pairs))]
-    return [
+    answers = [
         KernelAnswer(
             kernel=position,
             accelerator=spec.name,
@@ -94,6 +95,31 @@ def kernel_answers(model: KernelModel, pairs: Sequence[Pair]) -> list[KernelAnsw
             pairs, times, beside, strict=True
         )
     ]
+    return [
+        _emulated(answer, kernel, spec)
+        for answer, (_, kernel, spec) in zip(answers, pairs, strict=True)
+    ]
+
+
+def _emulated(answer: KernelAnswer, kernel: KernelQuestion, spec: AcceleratorSpec) -> KernelAnswer:
+    """Return an answer as long as a CPU takes that has no arithmetic for its 16 bits."""
+    dtype = kernel_dtype(kernel.precision)
+    slower = emulation(dtype.rate, spec) if kernel.op in MATRIX_OPS else None
+    if slower is None or answer.basis is not Basis.ANALYTICAL:
+        return answer
+    rate, factor = dtype.rate.matrix_rate, slower.factor
+    said = EMULATED_WARNING.format(device=spec.name, rate=rate, what="kernel", factor=factor)
+    time_s = answer.time_s * factor
+    return replace(
+        answer,
+        time_s=time_s,
+        low_s=time_s * wider(answer.low_s / answer.time_s, slower.half_width),
+        high_s=time_s * wider(answer.high_s / answer.time_s, slower.half_width),
+        device_time_s=time_s,
+        achieved_flops_per_s=answer.flops / time_s,
+        achieved_bytes_per_s=answer.bytes / time_s,
+        warnings=(*answer.warnings, said),
+    )
 
 
 def _beside(

@@ -2,11 +2,6 @@
 
 What an accelerator has no arithmetic or no software for is refused or told, as is what nothing was
 learned of.
-
-What 16 bits cost on CPUs that have no arithmetic for them was measured with PyTorch 2.13 on one
-core of a Zen 4 (products of 768 x 768, linear layers and convolutions), its vector units held back
-to those of older CPUs: fp16 takes 4 to 37 times as long as fp32, whatever the units; bf16 1.8 to
-2.4 times with AVX-512, and 5 to 40 times without it. Nothing is known of how Arm CPUs do.
 """
 
 from __future__ import annotations
@@ -21,57 +16,10 @@ from perfmodel.estimator.single.engine import has_engine_law, single_with_engine
 from perfmodel.estimator.single.narrow_products import with_narrow_products
 from perfmodel.estimator.single.plan_engine import single_with_plan_engine
 from perfmodel.graph.job import Job
+from perfmodel.intervals import wider
+from perfmodel.predictors.emulation import EMULATED_WARNING, emulation
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import RUNG, Basis, Compiler, Precision
-
-#: FLOP per cycle and core from which on a CPU has units for vectors of 512 bits.
-_WIDE_VECTORS = 48.0
-_X86_VENDORS = ("Intel", "AMD")
-
-
-class Emulation(NamedTuple):
-    """How many times as long a step takes as with fp32 arithmetic on the same tensors.
-
-    Parameters
-    ----------
-    half_width : float
-        What it adds to the half width of an interval, in logarithms.
-    """
-
-    factor: float
-    half_width: float
-
-
-_BY_WIDE_VECTORS = Emulation(2.1, math.log(1.3))
-_WITHOUT_KERNELS = Emulation(15.0, math.log(2.5))
-
-
-def emulation(job: Job, spec: AcceleratorSpec) -> Emulation | None:
-    """Return what it costs to compute a job's 16 bits without units; None where nothing is known.
-
-    Examples
-    --------
-    >>> from perfmodel.devices.catalog import Catalog
-    >>> from perfmodel.types import Precision
-    >>> job = Job(model="zoo/mlp", precision=Precision.BF16)
-    >>> [emulation(job, Catalog.default().get(n)) for n in ("EPYC-7742", "EPYC-9654", "A10")]
-    [Emulation(factor=15.0, half_width=0.9162907318741551), None, None]
-    """
-    rate = job.arithmetic.matrix_rate
-    if spec.kind != "cpu" or spec.vendor not in _X86_VENDORS or rate not in ("fp16", "bf16"):
-        return None
-    if rate in spec.peak_flops:
-        return None
-    if rate == "bf16" and _has_wide_vectors(spec):
-        return _BY_WIDE_VECTORS
-    return _WITHOUT_KERNELS
-
-
-def _has_wide_vectors(spec: AcceleratorSpec) -> bool:
-    if not spec.core_count or not spec.clock_hz or "fp32" not in spec.peak_flops:
-        return False
-    return spec.peak_flops["fp32"] / (spec.core_count * spec.clock_hz) >= _WIDE_VECTORS
-
 
 #: Said where a type is computed by units of another one.
 NO_UNITS_WARNING = (
@@ -81,13 +29,6 @@ NO_UNITS_WARNING = (
 
 #: Said where TF32, a way to compute fp32, is switched on for nothing.
 NO_TF32_WARNING = "{device} has no {rate} arithmetic: matrix work is answered at its {used} rate."
-
-#: Said where 16 bits are emulated on a CPU.
-EMULATED_WARNING = (
-    "{device} has no {rate} arithmetic: the step is answered as {factor:g} times that of fp32 "
-    "arithmetic on tensors of 16 bits; libraries without kernels for it were seen to take about as "
-    "long. Compute in fp32 there."
-)
 
 #: Said of TensorRT on accelerators of other makers.
 NO_TENSORRT_WARNING = (
@@ -166,9 +107,11 @@ def unsupported(job: Job, spec: AcceleratorSpec) -> tuple[str, ...]:
     ()
     """
     said = []
-    slower, rate = emulation(job, spec), job.arithmetic.matrix_rate
+    slower, rate = emulation(job.arithmetic, spec), job.arithmetic.matrix_rate
     if slower is not None:
-        said.append(EMULATED_WARNING.format(device=spec.name, rate=rate, factor=slower.factor))
+        said.append(
+            EMULATED_WARNING.format(device=spec.name, rate=rate, what="step", factor=slower.factor)
+        )
     elif not spec.supports(job.arithmetic):
         used = spec.rate_of(job.arithmetic)
         text = NO_TF32_WARNING if job.arithmetic is Precision.TF32 else NO_UNITS_WARNING
@@ -190,7 +133,7 @@ def with_unsupported(prediction: Prediction, job: Job, spec: AcceleratorSpec) ->
     said = unsupported(job, spec)
     if not said:
         return prediction
-    slower, unknown = emulation(job, spec), not_learned(job, spec)
+    slower, unknown = emulation(job.arithmetic, spec), not_learned(job, spec)
     factor, wide, basis = 1.0, 0.0, prediction.basis
     if slower is not None:
         factor, wide = slower
@@ -201,19 +144,12 @@ def with_unsupported(prediction: Prediction, job: Job, spec: AcceleratorSpec) ->
     return replace(
         prediction,
         time_s=time_s,
-        low_s=time_s * _wider(prediction.low_s / prediction.time_s, wide),
-        high_s=time_s * _wider(prediction.high_s / prediction.time_s, wide),
+        low_s=time_s * wider(prediction.low_s / prediction.time_s, wide),
+        high_s=time_s * wider(prediction.high_s / prediction.time_s, wide),
         basis=basis,
         out_of_distribution=prediction.out_of_distribution or slower is not None,
         warnings=(*prediction.warnings, *said),
     )
-
-
-def _wider(end: float, half_width: float) -> float:
-    """Return an end of an interval, over its middle, with an independent width added."""
-    if not half_width:
-        return end
-    return math.exp(math.copysign(math.hypot(math.log(end), half_width), math.log(end)))
 
 
 def revised(prepared: PreparedJob, spec: AcceleratorSpec, prediction: Prediction) -> Prediction:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import orjson
 
+from perfmodel.errors import InvalidInputError
 from service.adapters.kubernetes.device_labels import DeviceLabel, device_label, label_of
 from service.adapters.kubernetes.fields import part, parts
 
@@ -172,9 +173,9 @@ class ClusterSource:
         """Return the source of the cluster that this process runs in."""
         host, port = (os.environ.get(f"KUBERNETES_SERVICE_{word}") for word in ("HOST", "PORT"))
         if not host:
-            raise ValueError(
-                "KUBERNETES_SERVICE_HOST is not set: this process runs in no cluster. Name a file "
-                "with nodes instead."
+            raise InvalidInputError(
+                "PERFMODEL_KUBERNETES_NODES is 'cluster', but KUBERNETES_SERVICE_HOST is not set: "
+                "this process runs in no cluster. Name a file with nodes instead."
             )
         host = f"[{host}]" if ":" in host else host
         return cls(f"https://{host}:{port or 443}")

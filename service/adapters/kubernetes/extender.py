@@ -14,8 +14,16 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field, RootModel
 
+from perfmodel.errors import InvalidInputError
+from perfmodel.json_values import shown
 from service.adapters.kubernetes.cluster import Cluster, cluster_of
-from service.adapters.kubernetes.fields import as_object, field, part, parts
+from service.adapters.kubernetes.fields import (
+    as_object,
+    as_object_field,
+    field,
+    part,
+    parts,
+)
 from service.adapters.kubernetes.pods import POD_EXAMPLE, Pod, read_pod
 from service.adapters.kubernetes.rates import Cell
 from service.adapters.kubernetes.scores import NEUTRAL, extender_score, ratios
@@ -79,17 +87,30 @@ class Args:
 
 
 def read_args(body: Any, cluster: Cluster) -> Args:
-    """Read ExtenderArgs; nodes that come along are remembered."""
+    """Read ExtenderArgs; nodes that come along are remembered.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no pod, or there are neither nodes nor names: to leave no node of none would read
+        as that the pod fits nowhere.
+    """
     args = as_object(body, "ExtenderArgs")
-    pod = read_pod(part({"Pod": field(args, "Pod")}, "Pod"))
+    pod = read_pod(as_object_field(args, "Pod", "ExtenderArgs"))
     names = field(args, "NodeNames")
-    if isinstance(names, list):
+    if names is not None:
         cluster.nodes.refresh()
-        named = [name for name in names if isinstance(name, str)]
-        return Args(pod=pod, names=named, nodes=None)
-    nodes = field(args, "Nodes")
-    nodes = nodes if isinstance(nodes, dict) else None
+        return Args(pod=pod, names=_names(names), nodes=None)
+    nodes = as_object_field(args, "Nodes", "ExtenderArgs without NodeNames")
     return Args(pod=pod, names=cluster.nodes.see(parts(nodes, "items")), nodes=nodes)
+
+
+def _names(value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise InvalidInputError(
+            f"NodeNames is a list of names; got {shown(value)}.", pointer="/NodeNames"
+        )
+    return value
 
 
 def host_priorities(args: Args, cells: Sequence[Cell | None]) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from service.adapters.kubernetes.fields import part, parts
+from service.adapters.kubernetes.fields import part, parts, whole_quantity
 
 #: The job as JSON, as in ``POST /v1/predict``.
 JOB = "perfmodel/job"
@@ -166,10 +166,9 @@ def _asked(spec: Mapping[str, Any], kind: str) -> Iterator[tuple[str, int]]:
             **part(container, "resources", "limits"),
         }
         for name, amount in asked.items():
-            if (name in RESOURCES or _MIG.fullmatch(name)) and str(amount).isdecimal():
-                count = int(str(amount)[:9])
-                if count:
-                    yield name, count
+            count = whole_quantity(amount)
+            if count and (name in RESOURCES or _MIG.fullmatch(name)):
+                yield name, count
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

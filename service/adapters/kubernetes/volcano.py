@@ -9,8 +9,16 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
+from perfmodel.errors import InvalidInputError
+from perfmodel.json_values import shown
 from service.adapters.kubernetes.cluster import Cluster, cluster_of
-from service.adapters.kubernetes.fields import as_object, field, part, parts
+from service.adapters.kubernetes.fields import (
+    as_object,
+    as_object_field,
+    field,
+    part,
+    parts,
+)
 from service.adapters.kubernetes.pods import POD_EXAMPLE, Pod, read_pod
 from service.adapters.kubernetes.scores import NEUTRAL_PERCENT, percent_score, ratios
 from service.http.bodies import json_of, json_response
@@ -75,6 +83,16 @@ def task_pod(task: Any) -> Pod:
     return read_pod(part({"Pod": field(task, "Pod")}, "Pod") if isinstance(task, dict) else {})
 
 
+def _nodes(args: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the NodeInfos of a request; Go writes null for none."""
+    nodes = field(args, "nodes")
+    if not isinstance(nodes, list) and not (nodes is None and "nodes" in args):
+        raise InvalidInputError(
+            f"PrioritizeRequest has a list 'nodes'; got {shown(nodes)}.", pointer="/nodes"
+        )
+    return parts(args, "nodes")
+
+
 def _see(cluster: Cluster, infos: Sequence[Any]) -> list[str]:
     """Remember the nodes of NodeInfos; returns their names."""
     names = []
@@ -99,8 +117,8 @@ async def prioritize(request: Request) -> Response:
     """Score each node by the throughput of the task's job there, in percent of the best."""
     cluster = cluster_of(request)
     args = as_object(await json_of(request), "PrioritizeRequest")
-    pod = task_pod(field(args, "task"))
-    names = _see(cluster, parts(args, "nodes"))
+    pod = task_pod(as_object_field(args, "task", "PrioritizeRequest"))
+    names = _see(cluster, _nodes(args))
     cells = await cluster.judge_nodes(pod, names, f"{router.prefix}/prioritize")
     shares = ratios(cells, may_exclude=pod.may_exclude)
     scores = {
@@ -121,7 +139,8 @@ async def predicate(request: Request) -> Response:
     """Refuse a node on which the job is predicted to run out of memory."""
     cluster = cluster_of(request)
     args = as_object(await json_of(request), "PredicateRequest")
-    pod, node = task_pod(field(args, "task")), field(args, "node")
+    pod = task_pod(as_object_field(args, "task", "PredicateRequest"))
+    node = field(args, "node")
     names = _see(cluster, [node] if isinstance(node, dict) else [])
     cells = await cluster.judge_nodes(pod, names, f"{router.prefix}/predicate")
     refused = [cell for cell in cells if cell and not cell.fits and pod.may_exclude]

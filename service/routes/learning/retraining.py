@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Query, Request, Response
 
-from perfmodel.errors import InvalidInputError, OvertakenError
+from perfmodel.errors import InvalidInputError, OvertakenError, UnknownPredictorError
 from perfmodel.json_values import as_object, as_text, refuse_unknown
 from perfmodel.predictors.registry import PREDICTORS
 from perfmodel.retraining.settings import JOINT_SETTINGS, parse_settings
@@ -27,6 +27,7 @@ from service.schemas.state_bodies import (
     RetrainingLogAnswer,
     RetrainingsAnswer,
 )
+from service.settings import Settings
 from service.state.state import State
 
 router = APIRouter(prefix="/v1/retrain", tags=["retraining"])
@@ -88,13 +89,19 @@ async def retrain(request: Request) -> Response:
     false. `Location` is where to ask how far it is.
     """
     model, why, settings = _asked(await json_of(request))
-    state, caller = dispatcher_of(request).state, caller_of(request)
+    dispatcher, caller = dispatcher_of(request), caller_of(request)
+    state = dispatcher.state
+    # The first version of a model that settings name is learned so too.
+    named = cast(Settings, request.app.state.settings).retrain_model
 
     def entered() -> dict[str, Any]:
+        known = sorted({named, *dispatcher.source.models_of_steps()})
+        if model not in known:
+            raise UnknownPredictorError(model, known=known, pointer="/model")
         found, created = state.retrainings.start(model, why=why, caller=caller, settings=settings)
         return {**retraining_to_dict(found), "created": created}
 
-    answer = await dispatcher_of(request).threads.run(entered)
+    answer = await dispatcher.threads.run(entered)
     response = json_response(answer, 202)
     response.headers["Location"] = f"/v1/retrain/{answer['id']}"
     return response

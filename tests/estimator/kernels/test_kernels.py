@@ -248,3 +248,20 @@ def test_a_damaged_version_is_named_and_the_analytical_one_answers(folder: Path)
 def test_a_version_in_memory_goes_on(folder: Path) -> None:
     model, _ = load_kernels(folder)
     assert load_kernels(folder, model)[0] is model
+
+
+def test_a_cpu_without_arithmetic_for_sixteen_bits_takes_as_long_as_its_steps(
+    untrained: Estimator,
+) -> None:
+    names = ("EPYC-7763", "Xeon-Platinum-8480-Plus", "EPYC-9654")
+    half = dict(zip(names, ask(untrained, GEMM, *names), strict=True))
+    full = dict(zip(names, ask(untrained, {**GEMM, "precision": "fp32"}, *names), strict=True))
+    # Products of this size wait for arithmetic alone, at the peak of fp32 in both types.
+    for name, factor in (("EPYC-7763", 15.0), ("EPYC-9654", 15.0), (names[1], 1.0)):
+        one = half[name]
+        assert one.time_s == pytest.approx(factor * full[name].time_s)
+        assert one.achieved_flops_per_s == pytest.approx(one.flops / one.time_s)
+        assert one.low_s < one.time_s < one.high_s
+        assert any("15 times" in said for said in one.warnings) == (factor > 1.0)
+    (scattered,) = ask(untrained, {**GEMM, "precision": "bf16"}, "EPYC-9654")
+    assert scattered.time_s < full["EPYC-9654"].time_s

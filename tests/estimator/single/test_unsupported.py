@@ -8,9 +8,10 @@ import pytest
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.single.analytical import AnalyticalModel
-from perfmodel.estimator.single.revised import emulation, unsupported
+from perfmodel.estimator.single.revised import unsupported
 from perfmodel.graph.job import Job
 from perfmodel.placement.topology.parse import parse_placement
+from perfmodel.predictors.emulation import emulation
 from perfmodel.types import Basis, Compiler, Precision
 
 CATALOG = Catalog.default()
@@ -110,6 +111,8 @@ def test_16_bits_without_units_take_a_cpu_longer_than_32(
         ("EPYC-9654", Precision.BF16),
         ("Xeon-6980P", Precision.FP16),
         ("Graviton2", Precision.FP16),
+        ("Xeon-Platinum-8480-Plus", Precision.FP16),
+        ("Xeon-Platinum-8592-Plus", Precision.FP16),
         ("EPYC-7742", Precision.TF32),
         ("V100-SXM2-16GB", Precision.BF16),
     ],
@@ -117,7 +120,7 @@ def test_16_bits_without_units_take_a_cpu_longer_than_32(
 def test_nothing_is_emulated_where_units_are_or_nothing_is_known(
     device: str, precision: Precision
 ) -> None:
-    assert emulation(Job(model="zoo/one", precision=precision), CATALOG.get(device)) is None
+    assert emulation(precision, CATALOG.get(device)) is None
 
 
 def test_the_factor_of_an_emulation_is_explained(estimator: Estimator) -> None:

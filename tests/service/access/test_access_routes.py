@@ -20,9 +20,10 @@ guarded = pytest.fixture(scope="module")(guarded_service)
 
 #: Answered without a key, and nothing else ever: whether it runs, and the page.
 OPEN = {
-    ("GET", "/v2/health/live"), ("GET", "/v2/health/ready"), ("GET", "/"), ("HEAD", "/"),
-    ("GET", "/favicon.ico"), ("HEAD", "/favicon.ico"),
-}  # fmt: skip
+    (method, path)
+    for method in ("GET", "HEAD")
+    for path in ("/v2/health/live", "/v2/health/ready", "/", "/favicon.ico")
+}
 #: Files of the page; the walk puts a name there that none has.
 OPEN_FILES = {("GET", "/static/{version}/{name:path}"), ("HEAD", "/static/{version}/{name:path}")}
 
@@ -45,7 +46,9 @@ def endpoints(routes: Sequence[BaseRoute], prefix: str = "") -> Iterator[tuple[s
 
 
 def every_endpoint(app: FastAPI) -> list[tuple[str, str]]:
-    return sorted(set(endpoints(app.routes)))
+    found = set(endpoints(app.routes))
+    # Whatever answers GET answers HEAD.
+    return sorted(found | {("HEAD", path) for method, path in found if method == "GET"})
 
 
 def status(client: TestClient, method: str, path: str, headers: dict[str, str]) -> int:

@@ -44,6 +44,10 @@ def _job(**changes: Any) -> dict[str, Any]:
     return {"job": {**JOB, **changes}, "placement": PLACE}
 
 
+def _type(name: str) -> dict[str, Any]:
+    return {"job": {"job_type": name, "mode": "training", "batch_size": 8}, "placement": PLACE}
+
+
 def _place(placement: Any) -> dict[str, Any]:
     return {"job": JOB, "placement": placement}
 
@@ -57,6 +61,8 @@ BAD: list[tuple[str, Any, str, list[str]]] = [
     ("no job", {"placement": PLACE}, "/job", []),
     ("no placement", {"job": JOB}, "/placement", []),
     ("unknown field", {**_job(), "placment": 1}, "/placment", ["placement"]),
+    ("control characters", _type("click\u0000s"), "/job/job_type", []),
+    ("a hidden direction", _type("a\u202eb"), "/job/job_type", []),
     ("unknown job field", _job(batchsize=1), "/job/batchsize", ["batch_size"]),
     ("batch size 0", _job(batch_size=0), "/job/batch_size", []),
     ("negative batch size", _job(batch_size=-1), "/job/batch_size", []),

@@ -26,6 +26,7 @@ from service.schemas.state_bodies import (
     RetrainingLogAnswer,
     RetrainingsAnswer,
 )
+from service.settings import Settings
 
 BODY: dict[str, Any] = {"why": "weekly", "settings": {"seed": 3, "without": ["timm"]}}
 PATIENCE_S = 240.0
@@ -85,11 +86,28 @@ def test_a_retraining_is_entered_once_watched_and_cancelled(
     assert late.status_code == 409 and "is cancelled; it cannot" in late.json()["detail"]
 
 
+def test_models_that_are_there_and_the_one_of_the_settings_are_learned_anew(
+    client: TestClient, settings: Settings, world: RetrainingWorld
+) -> None:
+    assert isinstance(settings.models, Path)
+    for name in ("kernels", "other"):
+        (settings.models / name).mkdir(parents=True)
+    assert client.post("/v1/retrain", json={"model": "other"}).status_code == 202
+    assert client.post("/v1/retrain", json={}).json()["model"] == "default"
+    refused = client.post("/v1/retrain", json={"model": "defualt"})
+    assert refused.status_code == 422
+    assert refused.json()["did_you_mean"] == ["default"]
+    (error,) = refused.json()["errors"]
+    assert (error["pointer"], error["allowed"]) == ("/model", ["default", "other"])
+
+
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
         ({"name": "default"}, "/name"),
         ({"model": "../up"}, "/model"),
+        ({"model": "defualt"}, "/model"),
+        ({"model": "kernels"}, "/model"),
         ({"why": 3}, "/why"),
         ({"settings": {"profiles": "/etc"}}, "/settings/profiles"),
         ({"settings": {"members": ["gdbt"]}}, "/settings/members"),

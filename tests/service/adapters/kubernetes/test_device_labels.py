@@ -79,7 +79,16 @@ def test_a_pod_asks_for_what_its_containers_ask_for(
     assert request.count == count
 
 
-@pytest.mark.parametrize("amount", ["0", "", "-1", "1.5", "1k", None, {}])
+@pytest.mark.parametrize("amount", [2, "2", "2000m", "2e0", "2.0", "0.002k", "+2"])
+def test_amounts_are_read_as_kubernetes_writes_them(amount: object) -> None:
+    limits = {"limits": {"nvidia.com/gpu": amount}}
+    request = read_pod({"spec": {"containers": [{"resources": limits}]}}).request
+    assert request is not None and request.count == 2
+
+
+@pytest.mark.parametrize(
+    "amount", ["0", "", "-1", "1.5", "500m", "\u0662", "9E", "1" * 40, True, None, {}]
+)
 def test_amounts_that_are_no_count_ask_for_nothing(amount: object) -> None:
     limits = {"limits": {"nvidia.com/gpu": amount}}
     assert read_pod({"spec": {"containers": [{"resources": limits}]}}).request is None

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from cluster_bodies import A100, H100, T4, node
 
+from perfmodel.errors import InvalidInputError
 from service.adapters.kubernetes.cluster_nodes import (
     ClusterSource,
     FileSource,
@@ -117,7 +118,7 @@ def test_settings_name_a_source(monkeypatch: pytest.MonkeyPatch) -> None:
     assert source_of("") is None
     assert isinstance(source_of("nodes.json"), FileSource)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    with pytest.raises(ValueError, match="runs in no cluster"):
+    with pytest.raises(InvalidInputError, match="runs in no cluster"):
         source_of("cluster")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     assert isinstance(source_of("cluster"), ClusterSource)

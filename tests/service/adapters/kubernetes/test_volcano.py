@@ -139,3 +139,19 @@ def test_garbage_is_the_sender_s_mistake(client: TestClient) -> None:
     for verb in ("prioritize", "predicate", "jobEnqueueable", "onSessionOpen"):
         assert client.post(f"{PREFIX}/{verb}", content=b"{", headers=headers).status_code == 400
         assert client.post(f"{PREFIX}/{verb}", json=[]).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"nodes": NODES}, "/task"),
+        ({"task": task(pod()), "Nodez": NODES}, "/nodes"),
+        ({"task": task(pod()), "nodes": {"n1": NODES[0]}}, "/nodes"),
+    ],
+)
+def test_a_request_without_its_parts_is_refused(
+    client: TestClient, body: dict[str, Any], pointer: str
+) -> None:
+    response = client.post(f"{PREFIX}/prioritize", json=body)
+    assert response.status_code == 422
+    assert [one["pointer"] for one in response.json()["errors"]] == [pointer]
