@@ -12,6 +12,7 @@ import synthetic_workloads as made_up
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.power_limit import lasting_share
 from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.features.steps.memory_time import reuse_of_rows
 from perfmodel.features.steps.releases import torch_version
 from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.features.steps.step import Step
@@ -20,6 +21,7 @@ from perfmodel.features.steps.step_table import (
     ROW_COLUMNS,
     SETTING_COLUMNS,
     device_facts,
+    row_memory_s,
     sketch_rows,
     step_bounds_s,
     step_peaks,
@@ -98,7 +100,7 @@ def test_threads_take_a_share_of_a_cpu() -> None:
     whole = step_peaks(_step(accelerator=cpu))
     part = step_peaks(_step(accelerator=cpu, threads=2))
     # A quarter of the cores: a quarter of all arithmetic, all of the bandwidth and the cache.
-    assert part == pytest.approx([0.25 * v for v in whole[:3]] + whole[3:5] + [2.0, 3e9])
+    assert part == pytest.approx([0.25 * v for v in whole[:3]] + whole[3:5] + [2.0, whole[6]])
     assert step_peaks(_step(accelerator=cpu, threads=99)) == whole
     assert step_peaks(_step(threads=2)) == step_peaks(_step()), "a GPU has no threads of ours"
 
@@ -222,3 +224,14 @@ def test_bounds_are_those_of_each_step_alone() -> None:
     alone = [float(step_bounds_s(step_table([step]))[0]) for step in steps]
     assert step_bounds_s(step_table(steps)) == pytest.approx(alone)
     assert alone[2] < alone[0]
+
+
+def test_traffic_counts_less_where_the_cache_holds_it() -> None:
+    steps = [_step(), _step(accelerator=replace(GPU, cache_bytes=None))]
+    table = step_table(steps)
+    row = np.arange(len(MLP.count))
+    held, moved = (row_memory_s(table, row, np.full_like(row, i)) for i in range(2))
+    assert moved == pytest.approx(MLP.traffic_bytes / 800e9)
+    # The cache of 6 MB holds the whole step: what is read moves at 20 B x 80 cores x 1.5 GHz.
+    read = MLP.traffic_bytes * reuse_of_rows(MLP)[:, 0]
+    assert held == pytest.approx((MLP.traffic_bytes - read) / 800e9 + read / 2.4e12)
