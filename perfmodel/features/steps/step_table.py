@@ -4,7 +4,8 @@ The rows of all distinct sketches lie one after the other; a step points at the 
 sketch and adds what depends on its device and its settings. For row i of a step on a device::
 
     compute_s = F_i / peak(engine, operand width)
-    memory_s  = B_i / bandwidth          (B_i: bytes that leave the fused kernel, if compiled)
+    memory_s  = B_i / bandwidth          (B_i: bytes that leave the fused kernel, if compiled;
+                                          less where the cache holds them: :mod:`.memory_time`)
     roofline_s = max(compute_s, memory_s)
 """
 
@@ -23,6 +24,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.nodes import OP_CLASSES, STATIC_COLUMNS
 from perfmodel.features.roofline import device_share
+from perfmodel.features.steps.memory_time import cache_of, memory_time_s, reuse_of_rows
 from perfmodel.features.steps.releases import TYPICAL_TORCH, torch_version
 from perfmodel.features.steps.row_sorts import row_sorts
 from perfmodel.features.steps.sketch import NEIGHBOUR_COLUMNS, StepSketch
@@ -70,9 +72,11 @@ _WINOGRAD = 4.0
 _OF_SKETCHES = ("sketches", "start", "length")
 _OF_ROWS = (
     "rows", "flops", "traffic_bytes", "fused_bytes", "fused_launch", "count", "log_output",
-    "op_class", "sort", "matrix", "wide", "slow_work",
+    "op_class", "sort", "matrix", "wide", "slow_work", "reuse",
 )  # fmt: skip
-_OF_STEPS = ("sketch_of", "peaks", "boost", "slow_rates", "settings", "facts", "devices")
+_OF_STEPS = (
+    "sketch_of", "peaks", "boost", "slow_rates", "cache", "settings", "facts", "devices",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +104,9 @@ class StepTable:
         Peak arithmetic over that which lasts and stands in ``peaks``, >= 1.
     slow_rates : ndarray, shape (steps, len(SLOW_PATHS))
         Seconds that a unit of that work costs.
+    reuse, cache : ndarray, shapes (rows, 2) and (steps, 2)
+        What rows use again and what caches hold of it, see
+        :mod:`~perfmodel.features.steps.memory_time`.
     settings : ndarray of float32, shape (steps, len(SETTING_COLUMNS))
     facts : ndarray of float32, shape (steps, len(DEVICE_FACTS))
     """
@@ -123,6 +130,8 @@ class StepTable:
     peaks: FloatArray
     boost: FloatArray
     slow_rates: FloatArray
+    reuse: FloatArray
+    cache: FloatArray
     settings: npt.NDArray[np.float32]
     facts: npt.NDArray[np.float32]
     devices: tuple[str, ...]
@@ -177,6 +186,8 @@ def step_table(steps: Sequence[Step], *, as_stated: bool = False) -> StepTable:
         peaks=np.array([step_peaks(step, as_stated=as_stated) for step in steps]).reshape(-1, 7),
         boost=np.array([1.0 / _lasting(step.accelerator, as_stated=as_stated) for step in steps]),
         slow_rates=np.array([_slow_rates(step) for step in steps]).reshape(-1, len(SLOW_PATHS)),
+        reuse=_gathered(sketches, reuse_of_rows).reshape(-1, 2),
+        cache=np.array([cache_of(step.accelerator) for step in steps]).reshape(-1, 2),
         settings=np.array([step_settings(s) for s in steps], dtype=np.float32).reshape(
             -1, len(SETTING_COLUMNS)
         ),
@@ -218,6 +229,12 @@ def sketch_rows(sketch: StepSketch) -> npt.NDArray[np.float32]:
         ],
         axis=1,
     ).astype(np.float32)
+
+
+def row_memory_s(table: StepTable, row: IntArray, step: IntArray) -> FloatArray:
+    """Return how long the traffic of some rows takes, each in a step of the table, seconds."""
+    moved = np.where(table.fused[step], table.fused_bytes[row], table.traffic_bytes[row])
+    return memory_time_s(moved, table.peaks[step, 3], table.reuse[row].T, table.cache[step].T)
 
 
 def _lasting(spec: AcceleratorSpec, *, as_stated: bool) -> float:

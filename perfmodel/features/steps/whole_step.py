@@ -19,6 +19,7 @@ from perfmodel.features.steps.step_table import (
     ROW_COLUMNS,
     SETTING_COLUMNS,
     StepTable,
+    row_memory_s,
 )
 
 _CONTRACTIONS = ("matmul", "convolution", "attention", "recurrent")
@@ -106,8 +107,9 @@ def _block(table: StepTable, steps: IntArray) -> tuple[npt.NDArray[np.float32], 
     step = np.repeat(np.arange(len(steps)), length)
     count, fused = table.count[row], table.fused[steps][step]
     peaks = table.peaks[steps]
-    compute, memory, calls = _work(table, row, peaks[step], fused)
-    compute, memory, calls = compute * count, memory * count, calls * count
+    calls = np.where(fused, table.fused_launch[row], 1.0) * count
+    compute = _compute_s(table, row, peaks[step]) * count
+    memory = row_memory_s(table, row, steps[step]) * count
     time = np.maximum(compute, memory)
 
     def total(values: FloatArray) -> FloatArray:
@@ -149,13 +151,9 @@ def _block(table: StepTable, steps: IntArray) -> tuple[npt.NDArray[np.float32], 
     return np.stack(columns, axis=1).astype(np.float32), np.stack(reference, axis=1)
 
 
-def _work(
-    table: StepTable, row: IntArray, peaks: FloatArray, fused: npt.NDArray[np.bool_]
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _compute_s(table: StepTable, row: IntArray, peaks: FloatArray) -> FloatArray:
     matrix = np.where(table.wide[row], peaks[:, 1], peaks[:, 0])
-    compute = table.flops[row] / np.where(table.matrix[row], matrix, peaks[:, 2])
-    memory = np.where(fused, table.fused_bytes[row], table.traffic_bytes[row]) / peaks[:, 3]
-    return compute, memory, np.where(fused, table.fused_launch[row], 1.0)
+    return table.flops[row] / np.where(table.matrix[row], matrix, peaks[:, 2])
 
 
 def _by_class(

@@ -18,7 +18,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.sketch import StepSketch
 from perfmodel.features.steps.step import Step
-from perfmodel.features.steps.step_table import FUSING, StepTable, step_table
+from perfmodel.features.steps.step_table import FUSING, StepTable, row_memory_s, step_table
 from perfmodel.features.steps.whole_step import whole_rows
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.explanation import (
@@ -92,7 +92,7 @@ def _nodes(
     matrix = np.where(table.wide, table.peaks[0, 1], table.peaks[0, 0])
     peaks = np.where(table.matrix, matrix, table.peaks[0, 2])
     moved = table.fused_bytes if table.fused[0] else table.traffic_bytes
-    count = sketch.count
+    count, row = sketch.count, np.arange(len(moved))
 
     def each(of_row: FloatArray) -> FloatArray:
         return np.append(of_row, 0.0)[sketch.class_of_node]
@@ -102,7 +102,7 @@ def _nodes(
         moved_bytes=each(moved),
         peak_flops_per_s=each(peaks),
         compute_s=each(table.flops / peaks),
-        memory_s=each(moved / table.peaks[0, 3]),
+        memory_s=each(row_memory_s(table, row, np.zeros_like(row))),
         work_s=each(work_s / count),
         launch_s=each(launch_s / count),
     )

@@ -48,6 +48,7 @@ UNTOLD = "untold.boost"
 #: know one of them are refused and not misread.
 _LAWS = (
     "power_limited", "attention_by_release", "recursion", "reached_rates", "jobs_by_kind",
+    "cached_operands",
 )  # fmt: skip
 
 

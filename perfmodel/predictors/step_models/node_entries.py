@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.features.arrays import IntArray
+from perfmodel.features.steps.memory_time import memory_time_s
 from perfmodel.features.steps.row_sorts import ROW_SORTS
 from perfmodel.features.steps.step_table import ROW_COLUMNS, SETTING_COLUMNS, StepTable
 
@@ -35,13 +36,15 @@ PRODUCTS = tuple(
 _TICK_S = 1e-9
 _TILE = 128.0
 #: Columns of ``row_facts``: flops, traffic, traffic and launches when fused, tiles, output, matrix,
-#: wide; then the number of equal nodes and what slow paths have to do.
+#: wide; then the number of equal nodes, what is used again, and what slow paths have to do.
 _COUNT = 8
-_SLOW_WORK = slice(9, None)
+_REUSE = slice(9, 11)
+_SLOW_WORK = slice(11, None)
 #: Columns of ``step_facts``: rates of narrow, wide and vector arithmetic, bandwidth, cores, clock,
-#: fused; then the rates of slow paths.
+#: fused; then the cache, and the rates of slow paths.
 _FACTS_OF_STEP = 7
-_SLOW_RATES = slice(7, None)
+_CACHE = slice(7, 9)
+_SLOW_RATES = slice(9, None)
 _GEMM = tuple(ROW_COLUMNS.index(f"log_gemm_{x}") for x in ("batch", "m", "n"))
 
 Float32Array = npt.NDArray[np.float32]
@@ -75,10 +78,11 @@ class TableArrays:
             row_facts=_stacked(
                 table.flops, table.traffic_bytes, table.fused_bytes, table.fused_launch,
                 _tiles(table), table.log_output, table.matrix, table.wide, table.count,
-                *table.slow_work.T,
+                *table.reuse.T, *table.slow_work.T,
             ),
             step_facts=_stacked(
-                *table.peaks[:, [0, 1, 2, 3, 5, 6]].T, table.fused, *table.slow_rates.T
+                *table.peaks[:, [0, 1, 2, 3, 5, 6]].T, table.fused, *table.cache.T,
+                *table.slow_rates.T,
             ),
             kind=np.where(table.matrix, 0, 1).astype(np.int64),
             sort=table.sort,
@@ -266,7 +270,8 @@ def _rates(
     on_matrix, fuses, none = matrix > 0, fused > 0, np.float32(0.0)
     matrix_rate = np.where(wide > 0, wide_rate, narrow_rate)
     compute = flops / np.where(on_matrix, matrix_rate, vector_rate)
-    memory = np.where(fuses, fused_traffic, traffic) / bandwidth
+    moved = np.where(fuses, fused_traffic, traffic)
+    memory = memory_time_s(moved, bandwidth, of_row[_REUSE], of_step[_CACHE])
     roofline = np.maximum(np.maximum(compute, memory), np.float32(_TICK_S))
     log_compute, log_memory = np.log2(compute + _TICK_S), np.log2(memory + _TICK_S)
     launches = np.where(fuses, fused_launch, np.float32(1.0))

@@ -12,6 +12,7 @@ import synthetic_workloads as made_up
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.power_limit import lasting_share
 from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.features.steps.memory_time import reuse_of_rows
 from perfmodel.features.steps.releases import torch_version
 from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.features.steps.step import Step
@@ -20,6 +21,7 @@ from perfmodel.features.steps.step_table import (
     ROW_COLUMNS,
     SETTING_COLUMNS,
     device_facts,
+    row_memory_s,
     sketch_rows,
     step_bounds_s,
     step_peaks,
@@ -235,3 +237,14 @@ def test_the_first_steps_are_laid_out_as_they_are_alone() -> None:
             else:
                 assert (one.dtype, one.shape) == (other.dtype, other.shape)
                 assert np.array_equal(one, other)
+
+
+def test_traffic_counts_less_where_the_cache_holds_it() -> None:
+    steps = [_step(), _step(accelerator=replace(GPU, cache_bytes=None))]
+    table = step_table(steps)
+    row = np.arange(len(MLP.count))
+    held, moved = (row_memory_s(table, row, np.full_like(row, i)) for i in range(2))
+    assert moved == pytest.approx(MLP.traffic_bytes / 800e9)
+    # The cache of 6 MB holds the whole step: what is read moves at 20 B x 80 cores x 1.5 GHz.
+    read = MLP.traffic_bytes * reuse_of_rows(MLP)[:, 0]
+    assert held == pytest.approx((MLP.traffic_bytes - read) / 800e9 + read / 2.4e12)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from perfmodel.features.steps import whole_step
+from perfmodel.features.steps.memory_time import cache_of, memory_time_s, reuse_of_rows
 from perfmodel.features.steps.step import Step
 from perfmodel.features.steps.step_table import step_table
 from perfmodel.features.steps.whole_step import SHAPE_COLUMNS, WHOLE_COLUMNS, whole_rows
@@ -38,9 +39,11 @@ def test_reference_times_are_sums_over_rows() -> None:
     for position in (0, 100, len(STEPS) - 1):
         step = STEPS[position]
         sketch, spec = step.sketch, step.accelerator
+        bandwidth = np.array([spec.bandwidth_bytes_per_s])
+        cache = np.array(cache_of(spec))[:, None]
         roofline = np.maximum(
             sketch.flops / spec.peak_flops["fp32"],
-            sketch.traffic_bytes / spec.bandwidth_bytes_per_s,
+            memory_time_s(sketch.traffic_bytes, bandwidth, reuse_of_rows(sketch).T, cache),
         )
         contraction = float((sketch.count * roofline)[sketch.matrix].sum())
         other = float((sketch.count * roofline)[~sketch.matrix].sum())
