@@ -46,6 +46,10 @@ NOT_BLIND: tuple[str, ...] = (
     "of the devices left out at a time, the locked fifth aside; that CPUs are left out of it, "
     "after the arena and the lockbox had been judged once with them in, and after a look at "
     "left-out families of the shipped version, what is locked included.",
+    "What GPUs find in their cache (`perfmodel/features/steps/memory_time.py`): its form, that "
+    "results of training wait in the memory, and that CPUs are left out, after a look at RTX 3090, "
+    "RTX 4090, V100 and RTX A4500, each left out, and at left-out families, the locked fifth "
+    "aside; the rate is from microbenchmarks.",
     "What attention by its parts costs (same file): its bytes are counted, not fitted, but were "
     "compared with all of timm on RTX 3090, what is locked included; that NVIDIA's BERT writes its "
     "scores, and under apex in half precision, after a look at Lambda's devices outside the "
