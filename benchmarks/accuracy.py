@@ -33,11 +33,11 @@ from held_out.cross_validation import (
     note_duration,
 )
 from held_out.fold_schedule import FAST, FULL
+from held_out.frozen_folds import LOCKBOX, SPLITS
 from placement_accuracy.run import PARTS, run_placements
 
 from perfmodel.engines.local_engine import LocalEngine
 from perfmodel.training.samples.public_data import load_data
-from perfmodel.training.validation.held_out_folds import LOCKBOX, SPLITS
 
 LEARNER = "perfmodel.predictors.joint.joint:JointPredictor"
 #: With how much less it learns in the fast form, beside fewer folds and samples.

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from held_out.frozen_folds import locks_of
 
 from perfmodel.estimator.kernels.loading import load_kernels
 from perfmodel.estimator.single.analytical import (
@@ -39,7 +40,6 @@ from perfmodel.store.profiles import ProfileStore
 from perfmodel.training.samples.corpus import build_corpus
 from perfmodel.training.samples.profile_corpus import profile_corpus, told_apart
 from perfmodel.training.samples.public_data import STEP_FORMATS, read_formats
-from perfmodel.training.validation.held_out_folds import locks_of
 
 #: Time of the host for an operator that is tried in each fit.
 HOST_S = (0.0, 5e-6, 10e-6, 20e-6, 30e-6)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from accuracy_report.kernel_accuracy import questions
+from held_out.frozen_folds import is_locked
 
 from perfmodel.features.arrays import BoolArray
 from perfmodel.importers.published import PublishedKernel
@@ -28,7 +29,6 @@ from perfmodel.predictors.kernels.kernel_base import GROUPS, kernel_group
 from perfmodel.predictors.kernels.kernel_predictor import KERNEL_SETTINGS, KernelPredictor
 from perfmodel.training.samples.measured_kernels import MeasuredCalls, measured_calls, same_shapes
 from perfmodel.training.samples.public_data import OPERATOR_FORMATS, read_formats
-from perfmodel.training.validation.held_out_folds import is_locked
 
 _LIMIT = 600
 _ROUNDS = 120

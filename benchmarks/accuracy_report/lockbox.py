@@ -9,10 +9,10 @@ import numpy as np
 from accuracy_report.goals import GOALS, Goal
 from accuracy_report.kept_sections import LOCKBOX_HEADING
 from accuracy_report.markdown import percent, table
+from held_out.frozen_folds import LOCKBOX, LOCKED, locks
 from held_out.held_out_answers import AnswerTable
 
 from perfmodel.features.arrays import FloatArray, StrArray
-from perfmodel.training.validation.held_out_folds import LOCKBOX, LOCKED, locks
 
 #: Which part of the lockbox is asked what a split of the arena asks.
 _ASKED_AS = {"unseen-device": "device", "unseen-family": "family", "random": "job"}

@@ -17,10 +17,10 @@ from accuracy_report.methods import MethodTable, load_methods, method_lines
 from accuracy_report.not_blind import NOT_BLIND
 from accuracy_report.summary import Line, ProbePoint, probe_curve, summarise
 from held_out.cross_validation import load_answers, load_facts
+from held_out.frozen_folds import SPLITS
 from held_out.metrics import LEAST_GROUP, HeldOutScores
 
 from perfmodel.store.durable import write_whole
-from perfmodel.training.validation.held_out_folds import SPLITS
 
 _TITLES = {
     "mean-rate": "mean FLOP rate",
@@ -132,7 +132,7 @@ def _head(facts: Mapping[str, Any], command: str, run: Collection[str]) -> Itera
         "Every answer comes from a fit that has not seen what its line leaves out. The learner is "
         "given the training part of a fold and nothing else; what it chooses or calibrates, its "
         "intervals among it, it takes from there. Folds follow from hashes of names "
-        "(`perfmodel/training/validation/held_out_folds.py`). Errors are relative errors of the "
+        "(`benchmarks/held_out/frozen_folds.py`). Errors are relative errors of the "
         "step time. Baselines learn from the same training parts; a dash means that one answers "
         "fewer than half of the rows."
     )

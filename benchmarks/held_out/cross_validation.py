@@ -28,6 +28,7 @@ from held_out.fold_schedule import (
     probe_sets,
     schedule,
 )
+from held_out.frozen_folds import LOCKBOX, SPLITS, Fold, is_locked
 from held_out.held_out_answers import AnswerTable, answer_table, concatenate
 from held_out.learners import (
     AnswersAgain,
@@ -44,7 +45,7 @@ from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.predictors.folds import Progress
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.store.durable import write_whole
-from perfmodel.training.validation.held_out_folds import LOCKBOX, SPLITS, Fold, identity, is_locked
+from perfmodel.training.validation.held_out_folds import identity
 
 
 @dataclass(frozen=True, kw_only=True)

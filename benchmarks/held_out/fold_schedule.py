@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from held_out.frozen_folds import LOCKBOX, SPLITS, Fold, locks_of, make_folds
 
 from perfmodel.features.arrays import BoolArray, IntArray
 from perfmodel.features.steps.step import StepSample
@@ -18,14 +19,7 @@ from perfmodel.training.probes.probe_plan import (
     prior_of,
     probe_order,
 )
-from perfmodel.training.validation.held_out_folds import (
-    LOCKBOX,
-    SPLITS,
-    Fold,
-    identity,
-    locks_of,
-    make_folds,
-)
+from perfmodel.training.validation.held_out_folds import identity
 from perfmodel.types import Compiler, Mode
 
 #: Records of a device after which it is asked again.

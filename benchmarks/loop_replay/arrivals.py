@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from held_out.frozen_folds import torch_version
+
 from perfmodel.engines.local_engine import LocalEngine
 from perfmodel.engines.task_engine import TaskEngine
 from perfmodel.features.steps.step import StepSample
@@ -15,7 +17,7 @@ from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.topology import Node, Placement
 from perfmodel.predictors.folds import unit_hash
 from perfmodel.training.samples.corpus import build_corpus
-from perfmodel.training.validation.held_out_folds import identity, torch_version
+from perfmodel.training.validation.held_out_folds import identity
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

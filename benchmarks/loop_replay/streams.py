@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from held_out.frozen_folds import NEWER_TORCH, torch_version
 from loop_replay.arrivals import Arrival, arrivals_of
 from loop_replay.placements import replay_placements
 from loop_replay.published_steps import (
@@ -24,11 +25,7 @@ from perfmodel.predictors.folds import Progress, unit_hash
 from perfmodel.predictors.joint.joint import JointPredictor
 from perfmodel.training.samples.corpus import build_corpus
 from perfmodel.training.samples.public_data import read_formats
-from perfmodel.training.validation.held_out_folds import (
-    NEWER_TORCH,
-    identity,
-    torch_version,
-)
+from perfmodel.training.validation.held_out_folds import identity
 from perfmodel.types import Compiler, Mode
 
 STREAMS = ("devices", "releases", "software", "placements")

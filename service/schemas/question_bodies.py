@@ -212,16 +212,21 @@ ShortPlacement = Annotated[
 ]
 
 
-class _Measured(_Strict):
+class _Timed(_Strict):
     """A measured step, or one that ran out of memory."""
 
     placement: ShortPlacement | PlacementBody
-    batch_size: Count
     step_time_s: Annotated[float, Field(gt=0)] | None = None
     out_of_memory: bool | None = Field(
         None, description="True, in the place of times: the step ran out of memory."
     )
     sync_time_s: Annotated[float, Field(ge=0)] | None = None
+
+
+class _Measured(_Timed):
+    """The same, of a batch that is said."""
+
+    batch_size: Count
     accumulation_steps: Count | None = 1
 
 
@@ -242,7 +247,7 @@ class MatrixObservationBody(_Measured):
 Observations = Annotated[list[ObservationBody], Field(max_length=MOST_OBSERVATIONS)]
 
 
-class ReportBody(_Measured):
+class ReportBody(_Timed):
     """A measured step that is kept, or one that ran out of memory."""
 
     job: AnyJob

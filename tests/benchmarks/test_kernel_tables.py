@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from held_out.frozen_folds import is_locked
 from kernel_tables import Judged, judge, page
 from made_up_kernels import made_up_records
-
-from perfmodel.training.validation.held_out_folds import is_locked
 
 
 def test_each_device_is_left_out_of_both_tables() -> None:

@@ -14,8 +14,9 @@ from perfmodel.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from perfmodel.campaigns.progress import Progress
+    from perfmodel.client.records import CampaignReference
     from perfmodel.store.campaigns import CampaignStore
-    from perfmodel.store.campaigns.campaign_records import Campaign, Reference, Task
+    from perfmodel.store.campaigns.campaign_records import Campaign, Task
 
 
 @click.command()
@@ -150,7 +151,7 @@ def _lines(campaign: Campaign, progress: Progress) -> list[tuple[str, str]]:
     ]
 
 
-def _reference_row(reference: Reference) -> list[str]:
+def _reference_row(reference: CampaignReference) -> list[str]:
     drift = "first" if reference.drift is None else percent(reference.drift)
     shown = drift if reference.good else f"{drift}, past the limit"
     return [

@@ -200,12 +200,10 @@ def near_graphs(
         label = joint.novelty_.labels_[i]
         (cell,) = _nearest(joint, joint.novelty_.jobs_[i], cell_of(step), 1)
         measured = _point(joint, cell, accelerators(cell.device), None)
+        named = f"{label} {measured.workload}"
         found.append(
-            replace(
-                measured, workload=f"{label} {measured.workload}", distance=distance,
-                source=GRAPH, same_job=False,
-            )
-        )  # fmt: skip
+            replace(measured, workload=named, distance=distance, source=GRAPH, same_job=False)
+        )
     return tuple(found)
 
 

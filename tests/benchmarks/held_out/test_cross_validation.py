@@ -20,6 +20,7 @@ from held_out.cross_validation import (
     note_duration,
 )
 from held_out.fold_schedule import FAST, FULL, Effort, fewer_operators, probe_sets, schedule
+from held_out.frozen_folds import SPLITS, locks_of, make_folds
 from held_out_steps import corpus
 from plain_learner import PlainLearner
 
@@ -27,7 +28,6 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import TrainingError
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.predictors.prediction import Prediction
-from perfmodel.training.validation.held_out_folds import SPLITS, locks_of, make_folds
 
 #: Models on three devices: outside the lockbox enough candidates for probes.
 SAMPLES = corpus(families=10, per_family=36)

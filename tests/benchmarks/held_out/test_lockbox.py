@@ -14,18 +14,11 @@ from accuracy_report.lockbox import Side, compared
 from accuracy_report.report import write_lockbox, write_report
 from held_out.cross_validation import CrossValidation, cross_validate
 from held_out.fold_schedule import Effort, schedule
+from held_out.frozen_folds import LOCKBOX, LOCKED, SPLITS, is_locked, locks, locks_of
 from held_out_steps import corpus
 from plain_learner import PlainLearner
 
 from perfmodel.features.steps.step import StepSample
-from perfmodel.training.validation.held_out_folds import (
-    LOCKBOX,
-    LOCKED,
-    SPLITS,
-    is_locked,
-    locks,
-    locks_of,
-)
 
 SAMPLES = corpus(families=10, per_family=12)
 EFFORT = Effort(folds=2, device_folds=1, random_folds=1, random_probes=1)

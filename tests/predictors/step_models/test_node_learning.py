@@ -8,12 +8,7 @@ import torch
 from shipped_steps import shipped_workloads, version_folder
 
 from perfmodel.features.steps.step import Step
-from perfmodel.features.steps.step_table import (
-    DEVICE_FACTS,
-    SETTING_COLUMNS,
-    StepTable,
-    step_table,
-)
+from perfmodel.features.steps.step_table import StepTable, step_table
 from perfmodel.predictors.step_models.asked_table import AskedTable
 from perfmodel.predictors.step_models.node_entries import LAUNCH
 from perfmodel.predictors.step_models.node_learning import LearningNetwork
@@ -31,16 +26,9 @@ def table() -> StepTable:
 
 
 def _learning(net: NodeNet) -> LearningNetwork:
-    """Return a network with the weights of another, and zeros for columns that came later."""
+    """Return a network with the weights of another."""
     weights = net.network_.to_weights()
-    settings = len(SETTING_COLUMNS) - net.network_.settings
-    facts = len(DEVICE_FACTS) - len(weights.pop("by_fact"))
-    weights.pop("typical_effect")
-    for name, later in (("setting.weight", settings), ("fact.weight", facts)):
-        weights[name] = np.pad(weights[name], ((0, 0), (0, later)))
-    weights["by_setting"] = np.pad(weights["by_setting"], ((0, settings), (0, 0)))
-    later_sorts = np.zeros((settings, weights["by_sort"].shape[1]), dtype=np.float32)
-    weights["by_sort"] = np.insert(weights["by_sort"], [net.network_.settings], later_sorts, axis=0)
+    del weights["by_fact"], weights["typical_effect"]
     mean, scale = torch.from_numpy(weights["mean"]), torch.from_numpy(weights["scale"])
     network = LearningNetwork(len(net.devices_), net.settings, mean, scale)
     network.load_state_dict({name: torch.tensor(one) for name, one in weights.items()})
@@ -67,8 +55,7 @@ def test_a_device_without_records_has_the_effects_of_its_facts(
 ) -> None:
     step = next(i for i, name in enumerate(table.devices) if name not in net.devices_)
     learning, facts = _learning(net), table.facts[step]
-    read = len(net.network_.by_fact)
-    effects = net.network_.typical_effect + facts[:read] @ net.network_.by_fact
+    effects = net.network_.typical_effect + facts @ net.network_.by_fact
     assert effects[LAUNCH] != 0
     learning.effect[-1] = torch.from_numpy(effects)
     (entries,) = AskedTable.of(table).batches(np.array([step]))

@@ -4,16 +4,11 @@ import random
 
 import numpy as np
 import pytest
+from held_out.frozen_folds import SPLITS, Fold, make_folds, torch_version
 from held_out_steps import SPEEDS, corpus
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.training.validation.held_out_folds import (
-    SPLITS,
-    Fold,
-    identity,
-    make_folds,
-    torch_version,
-)
+from perfmodel.training.validation.held_out_folds import identity
 
 SAMPLES = corpus()
 
