@@ -181,7 +181,8 @@ def create_app(
         settings.capture_processes, most_wait_s=settings.capture_wait_s
     )
     for routes in _ROUTES:
-        app.include_router(routes.router)
+        # As they are, for all applications of a process: to include them builds each anew.
+        app.router.routes.extend(routes.router.routes)
     _surround(app, dispatcher, background, settings)
     errors.install(app)
     document.install(app)

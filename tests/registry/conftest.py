@@ -18,9 +18,18 @@ def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebdavStore]:
 
 
 @pytest.fixture(params=["folder", "webdav"])
-def files(request: pytest.FixtureRequest, tmp_path: Path) -> FileStore:
-    """An empty store of each kind."""
+def files_folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Where a store of each kind keeps its files."""
     if request.param == "folder":
-        return open_store(tmp_path / "store")
+        return tmp_path / "store"
     server: WebdavStore = request.getfixturevalue("_server")
-    return server.open(tmp_path.name)
+    return server.folder / "models" / tmp_path.name  # as its URL says
+
+
+@pytest.fixture
+def files(request: pytest.FixtureRequest, files_folder: Path, tmp_path: Path) -> FileStore:
+    """An empty store of each kind."""
+    if files_folder == tmp_path / "store":
+        return open_store(files_folder)
+    server: WebdavStore = request.getfixturevalue("_server")
+    return server.open(files_folder.name)

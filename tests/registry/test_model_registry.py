@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
 from datetime import date
@@ -19,19 +20,27 @@ from perfmodel.errors import (
     UnknownPredictorError,
 )
 from perfmodel.registry import state_log
-from perfmodel.registry.file_store import FileStore
+from perfmodel.registry.file_store import FileStore, open_store
 from perfmodel.registry.model_registry import ModelRegistry
 from perfmodel.registry.pins import PinNotes
 from perfmodel.registry.states import Change, State
 
 
-@pytest.fixture
-def registry(files: FileStore, tmp_path: Path) -> ModelRegistry:
-    """Four versions, of which no change speaks."""
+@pytest.fixture(scope="session")
+def four_versions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of four versions, to be copied: to write them to one elsewhere takes longer."""
+    made, kept = (tmp_path_factory.mktemp(name) for name in ("made", "kept"))
     for number in "1234":
-        folder = made_up_versions.version(tmp_path / "made", number)
+        folder = made_up_versions.version(made, number)
         content = {p: (folder / p).read_bytes() for p in (*made_up_versions.FILES, "manifest.json")}
-        files.write_folder(f"default/{number}", content)
+        open_store(kept).write_folder(f"default/{number}", content)
+    return kept
+
+
+@pytest.fixture
+def registry(files: FileStore, files_folder: Path, four_versions: Path) -> ModelRegistry:
+    """Four versions, of which no change speaks."""
+    shutil.copytree(four_versions, files_folder, dirs_exist_ok=True)
     return ModelRegistry(files, by="first")
 
 

@@ -25,6 +25,12 @@ from perfmodel.store.retraining import RetrainingLogStore
 from perfmodel.store.retraining.retraining_records import Retraining, RetrainingState
 
 
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that is started loads torch to limit its threads."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
 def _until(what: Callable[[], object]) -> None:
     # A retraining in a process of its own works for some ten seconds on an idle machine.
     until(what, patience_s=2 * PATIENCE_S, every_s=0.05)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from fastapi import FastAPI
 from service_process import service_process
 from waiting import PATIENCE_S
 
@@ -19,6 +20,7 @@ from perfmodel.cli import cli
 from perfmodel.errors import InvalidInputError
 from perfmodel.predictors.serving.own_process import prepare_process
 from service import serve as serving
+from service.routes import answers
 from service.serve import loading, serve
 from service.settings import Settings
 
@@ -42,6 +44,12 @@ def test_it_gets_ready_and_ends_cleanly(tmp_path: Path) -> None:
         assert here.ask("/v2/health/ready") == {"status": "ready", "detail": []}
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_S) == 0
+
+
+def test_applications_build_no_route_anew(app: FastAPI) -> None:
+    assert answers.router.routes
+    for route in answers.router.routes:
+        assert any(route is one for one in app.routes)
 
 
 def test_starting_loads_no_torch_and_the_boosting_library_comes_alone() -> None:
