@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 import perfmodel
 from perfmodel.estimator import Estimator
@@ -50,6 +50,7 @@ from service.routes import (
     page,
     prices,
 )
+from service.routes.known_query import refuse_unknown_query
 from service.routes.learning import campaigns, drift, models, retraining, shadows
 from service.settings import Settings
 from service.versions.own_catalog import OwnCatalog
@@ -144,6 +145,9 @@ _ROUTES = (
     observations, drift, campaigns, retraining, operations, page, extender, volcano, webhook,
 )  # fmt: skip
 
+#: Called as others have it: API servers, probes and browsers add to a query what they like.
+_OF_OTHERS = (health, page, kserve, slurm, dstack, extender, volcano, webhook)
+
 
 def create_app(
     estimator: Estimator,
@@ -181,7 +185,8 @@ def create_app(
         settings.capture_processes, most_wait_s=settings.capture_wait_s
     )
     for routes in _ROUTES:
-        app.include_router(routes.router)
+        stated = [] if routes in _OF_OTHERS else [Depends(refuse_unknown_query)]
+        app.include_router(routes.router, dependencies=stated)
     _surround(app, dispatcher, background, settings)
     errors.install(app)
     document.install(app)
