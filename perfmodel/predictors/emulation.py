@@ -70,7 +70,7 @@ def _has_wide_vectors(spec: AcceleratorSpec) -> bool:
 
 #: Said where 16 bits are emulated on a CPU.
 EMULATED_WARNING = (
-    "{device} has no {rate} arithmetic: the {what} is predicted as {factor:g} times that of fp32 "
+    "{device} has no {rate} arithmetic: the {what} is answered as {factor:g} times that of fp32 "
     "arithmetic on tensors of 16 bits; libraries without kernels for it were seen to take about as "
     "long. Compute in fp32 there."
 )
