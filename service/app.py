@@ -26,6 +26,7 @@ from service.feedback.drift_report import DriftReport
 from service.graphs.corrections import GraphCorrections
 from service.http import errors
 from service.http.bodies import RequestBodies
+from service.http.documentation import problems
 from service.http.draining import Draining
 from service.http.head_requests import HeadRequests
 from service.http.health_server import HealthServer
@@ -185,8 +186,11 @@ def create_app(
         settings.capture_processes, most_wait_s=settings.capture_wait_s
     )
     for routes in _ROUTES:
-        stated = [] if routes in _OF_OTHERS else [Depends(refuse_unknown_query)]
-        app.include_router(routes.router, dependencies=stated)
+        if routes in _OF_OTHERS:
+            app.include_router(routes.router)
+        else:
+            refusing = [Depends(refuse_unknown_query)]
+            app.include_router(routes.router, dependencies=refusing, responses=problems(422))
     _surround(app, dispatcher, background, settings)
     errors.install(app)
     document.install(app)

@@ -26,6 +26,18 @@ def test_a_parameter_that_nobody_reads_is_refused(
     assert "says nothing here" in refused.json()["detail"]
 
 
+def test_the_document_says_so_of_every_route(shared: TestClient) -> None:
+    paths = shared.get("/openapi.json").json()["paths"]
+    ours = {path: of for path, of in paths.items() if path.startswith("/v1/")}
+    unsaid = [
+        f"{method} {path}"
+        for path, methods in ours.items()
+        for method, operation in methods.items()
+        if "422" not in operation["responses"]
+    ]
+    assert not unsaid
+
+
 def test_what_is_read_is_taken_and_so_is_what_others_add_to_their_calls(
     shared: TestClient,
 ) -> None:
