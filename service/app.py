@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 
-from fastapi import FastAPI
+from fastapi import APIRouter, Depends, FastAPI
+from starlette.routing import BaseRoute
 
 import perfmodel
 from perfmodel.estimator import Estimator
@@ -26,6 +28,7 @@ from service.feedback.drift_report import DriftReport
 from service.graphs.corrections import GraphCorrections
 from service.http import errors
 from service.http.bodies import RequestBodies
+from service.http.documentation import problems
 from service.http.draining import Draining
 from service.http.head_requests import HeadRequests
 from service.http.health_server import HealthServer
@@ -50,6 +53,7 @@ from service.routes import (
     page,
     prices,
 )
+from service.routes.known_query import refuse_unknown_query
 from service.routes.learning import campaigns, drift, models, retraining, shadows
 from service.settings import Settings
 from service.versions.own_catalog import OwnCatalog
@@ -144,6 +148,9 @@ _ROUTES = (
     observations, drift, campaigns, retraining, operations, page, extender, volcano, webhook,
 )  # fmt: skip
 
+#: Called as others have it: API servers, probes and browsers add to a query what they like.
+_OF_OTHERS = (health, page, kserve, slurm, dstack, extender, volcano, webhook)
+
 
 def create_app(
     estimator: Estimator,
@@ -180,13 +187,24 @@ def create_app(
     app.state.turns = turns or Turns(
         settings.capture_processes, most_wait_s=settings.capture_wait_s
     )
-    for routes in _ROUTES:
-        # As they are, for all applications of a process: to include them builds each anew.
-        app.router.routes.extend(routes.router.routes)
+    app.router.routes.extend(_routes())
     _surround(app, dispatcher, background, settings)
     errors.install(app)
     document.install(app)
     return app
+
+
+@cache
+def _routes() -> Sequence[BaseRoute]:
+    """Return the routes of all applications of a process: to include them builds each anew."""
+    router = APIRouter()
+    for routes in _ROUTES:
+        if routes in _OF_OTHERS:
+            router.include_router(routes.router)
+        else:
+            refusing = [Depends(refuse_unknown_query)]
+            router.include_router(routes.router, dependencies=refusing, responses=problems(422))
+    return router.routes
 
 
 def _parts(dispatcher: Dispatcher, background: Background, settings: Settings) -> dict[str, object]:

@@ -40,7 +40,7 @@ def emulation(arithmetic: Precision, spec: AcceleratorSpec) -> Emulation | None:
     """Return what it costs to compute 16 bits without units; None where nothing is known.
 
     Vector units that add up fp16 in fp16 are units: libraries have kernels for CPUs with them,
-    which widen it on the way in, at the rate of fp32.
+    which widen it on the way in, at the rate of fp32 (recalled, not measured here).
 
     Examples
     --------

@@ -23,7 +23,7 @@ from service.answering.answerer import Answerer
 from service.dispatch.dispatcher import Dispatcher, dispatcher_of
 from service.http.bodies import json_response, read_json
 from service.http.documentation import json_body
-from service.http.errors import problem_of, status_of
+from service.http.errors import problem_of, retry_headers, status_of
 
 #: The only tensor that is read: one question a text.
 REQUEST = "request"
@@ -190,6 +190,9 @@ _EXAMPLE = {
 _BODY = json_body(
     {"type": "object", "description": "An inference request."}, {"one question": _EXAMPLE}
 )
+_NO_ROOM: dict[int | str, dict[str, Any]] = {
+    503: {"model": V2Error, "description": "Too much waits; `Retry-After` says when to ask again"},
+}
 _ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": V2Error, "description": "Cannot be read"},
     404: {"model": V2Error, "description": "No such model"},
@@ -228,7 +231,7 @@ async def model_ready(request: Request, model: str) -> Response:
 @router.post(
     "/models/{model}/infer",
     summary="Answer questions that come as a tensor",
-    responses={200: {"model": InferAnswer}, **_ERRORS},
+    responses={200: {"model": InferAnswer}, **_ERRORS, **_NO_ROOM},
     openapi_extra=_BODY,
 )
 async def infer(request: Request, model: str) -> Response:
@@ -245,7 +248,9 @@ async def _answered(action: Callable[..., Awaitable[Any]], *args: Any) -> Respon
     except InvalidInputError as error:
         return json_response({"error": error.message}, HTTPStatus.BAD_REQUEST)
     except PerfModelError as error:
-        return json_response({"error": error.message}, status_of(error))
+        response = json_response({"error": error.message}, status_of(error))
+        response.headers.update(retry_headers(response.status_code))
+        return response
 
 
 def _check_model(model: str) -> None:
@@ -290,6 +295,9 @@ async def _answer(dispatcher: Dispatcher, answerer: Answerer, question: bytes) -
     try:
         answer = await dispatcher.predict(question, route=_INFER, answerer=answerer)
     except PerfModelError as error:
+        # What there is no room for is no fault of a question: the call is to be made again.
+        if status_of(error) == HTTPStatus.SERVICE_UNAVAILABLE:
+            raise
         return problem_of(error)
     return answer.to_dict()
 

@@ -156,13 +156,17 @@ def problem_response(
     content: Mapping[str, Any], headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a problem object as a response."""
-    retry = {"Retry-After": str(RETRY_AFTER_S)} if content["status"] in _RETRIED else {}
     return Response(
         orjson.dumps(content),
         status_code=content["status"],
         media_type=PROBLEM_MEDIA_TYPE,
-        headers={**retry, **(headers or {})},
+        headers={**retry_headers(content["status"]), **(headers or {})},
     )
+
+
+def retry_headers(status: int) -> dict[str, str]:
+    """Return what says when to ask again; nothing where that would not help."""
+    return {"Retry-After": str(RETRY_AFTER_S)} if status in _RETRIED else {}
 
 
 def answer_to_nobody() -> Response:

@@ -132,7 +132,7 @@ async def change_observations(request: Request, meant: MeantByQuery) -> Response
     in what is quarantined, too. Every later answer is as if it had always been so.
     """
     to = state_of(await json_of(request))
-    meant.check_stated(request.query_params)
+    meant.check_stated()
     retraction = _retraction(request)
     changed = await dispatcher_of(request).threads.run(retraction.move, meant, to)
     return json_response({"changed": changed})
@@ -150,7 +150,7 @@ def remove_observations(request: Request, meant: MeantByQuery) -> Response:
     Callers may remove what they reported themselves, administrators everything. Every later answer
     is as if they had never been there.
     """
-    meant.check_stated(request.query_params)
+    meant.check_stated()
     return json_response({"removed": _retraction(request).remove(meant)})
 
 

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 import perfmodel
+from service.http.errors import OverloadedError
 
 QUESTION = {
     "job": {"model": "timm/resnet50", "mode": "inference", "batch_size": 64},
@@ -150,3 +151,15 @@ def test_another_model_is_not_found(client: TestClient) -> None:
     ):
         assert answer.status_code == 404
         assert "There is no model 'resnet'" in answer.json()["error"]
+
+
+def test_an_overload_is_told_of_the_call_and_not_of_its_questions(
+    client: TestClient, app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*args: object, **more: object) -> None:
+        raise OverloadedError("64 questions wait already.")
+
+    monkeypatch.setattr(app.state.dispatcher, "predict", full)
+    answer = client.post(INFER, json=_request(json.dumps(QUESTION), "{"))
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert answer.json() == {"error": "64 questions wait already."}
