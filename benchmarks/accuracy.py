@@ -34,7 +34,7 @@ from held_out.cross_validation import (
 )
 from held_out.fold_schedule import FAST, FULL
 from held_out.frozen_folds import LOCKBOX, SPLITS
-from placement_accuracy.run import PARTS, run_placements
+from placement_accuracy.run import PARTS, divided, run_placements
 
 from perfmodel.engines.local_engine import LocalEngine
 from perfmodel.training.samples.public_data import load_data
@@ -53,7 +53,7 @@ def main() -> None:
         if arguments.data is not None and not arguments.only_lockbox:
             _run_tables(arguments)
         if not (arguments.only_placements or arguments.only_kernels or arguments.resume):
-            note_duration(arguments.folder, time.perf_counter() - started)
+            note_duration(arguments.folder, time.perf_counter() - started, _processor_s())
     if not (arguments.folder / "run.json").exists():
         _tell(f"No answers about whole steps lie in {arguments.folder}: no report is written.")
         return
@@ -72,6 +72,12 @@ def main() -> None:
         target = "" if line.goal.target is None else f", to reach {100 * line.goal.target:.0f} %"
         print(f"{100 * line.scores.mape:6.1f} %  {line.goal.title} ({line.scores.rows}{target})")
     print(f"{arguments.out} written; {(time.perf_counter() - started) / 60:.1f} minutes")
+
+
+def _processor_s() -> float:
+    """Return what this process and those that it began have computed, seconds."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
 
 
 def _run_steps(arguments: argparse.Namespace) -> None:
@@ -110,8 +116,8 @@ def _run_tables(arguments: argparse.Namespace) -> None:
     """Judge kernels and all parts of the placement floor, side by side."""
     with ProcessPoolExecutor(arguments.workers, mp_context=get_context("spawn")) as pool:
         running = [] if arguments.only_placements else [pool.submit(_judge_kernels, arguments)]
-        parts = [] if arguments.only_kernels else arguments.part or PARTS
-        running += [pool.submit(_judge_part, arguments, part) for part in parts]
+        parts = [] if arguments.only_kernels else divided(arguments.part or PARTS)
+        running += [pool.submit(_judge_parts, arguments, some) for some in parts]
         for one in running:
             one.result()
 
@@ -126,9 +132,9 @@ def _judge_kernels(arguments: argparse.Namespace) -> None:
     )
 
 
-def _judge_part(arguments: argparse.Namespace, part: str) -> None:
+def _judge_parts(arguments: argparse.Namespace, parts: Sequence[str]) -> None:
     run_placements(
-        arguments.data, arguments.folder, fast=arguments.fast, parts=[part], progress=_tell
+        arguments.data, arguments.folder, fast=arguments.fast, parts=parts, progress=_tell
     )
 
 

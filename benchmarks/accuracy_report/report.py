@@ -109,12 +109,19 @@ def _of_operators(count: int) -> str:
     )
 
 
+def _duration(facts: Mapping[str, Any]) -> str:
+    minutes = f"{facts['duration_s'] / 60:.0f} minutes"
+    if "processor_s" not in facts:
+        return minutes
+    return f"{minutes}, {facts['processor_s'] / 60:.0f} of one processor"
+
+
 def _head(facts: Mapping[str, Any], command: str, run: Collection[str]) -> Iterator[str]:
     form = "fast form: fewer folds on fewer samples" if facts["fast"] else "full form"
     yield from ("# Accuracy", "")
     yield (
-        f"Written by `{command}` ({form}, seed {facts['seed']}, {facts['duration_s'] / 60:.0f} "
-        f"minutes). Learner: {facts['learner']}. {facts['samples']} measured steps of "
+        f"Written by `{command}` ({form}, seed {facts['seed']}, {_duration(facts)}). Learner: "
+        f"{facts['learner']}. {facts['samples']} measured steps of "
         f"{facts['models']} models of {facts['families']} families on {facts['devices']} "
         "accelerators, by source: "
         + ", ".join(f"{name} {rows}" for name, rows in sorted(facts["sources"].items()))

@@ -137,9 +137,16 @@ def load_facts(folder: Path) -> dict[str, Any]:
     return facts
 
 
-def note_duration(folder: Path, duration_s: float) -> None:
-    """Keep how long a run took together with what came before and after its folds."""
-    _write_facts(folder, load_facts(folder) | {"duration_s": duration_s})
+def note_duration(folder: Path, duration_s: float, processor_s: float) -> None:
+    """Keep how long a run took together with what came before and after its folds.
+
+    Parameters
+    ----------
+    processor_s : float
+        Of all processors: how long it takes beside other work says little of it.
+    """
+    spent = {"duration_s": duration_s, "processor_s": processor_s}
+    _write_facts(folder, load_facts(folder) | spent)
 
 
 def _write_facts(folder: Path, facts: Mapping[str, Any]) -> None:

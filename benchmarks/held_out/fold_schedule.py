@@ -75,7 +75,7 @@ FAST = Effort(
     most_learned_sparse=5000,
     # As few of them as of whole steps: a fifth.
     most_operators=1000,
-    most_asked=1500,
+    most_asked=1000,
     random_probes=1,
 )
 

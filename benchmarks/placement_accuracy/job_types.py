@@ -15,7 +15,7 @@ import numpy as np
 from placement_accuracy import job_type_baselines as baselines
 from placement_accuracy.job_type_answers import Priors, answers
 from placement_accuracy.line import Line
-from placement_accuracy.sia import sia_priors
+from placement_accuracy.sia import predicted_groups, sia_priors
 
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.placement.job_types.completion import JobTypePrior, JobTypeTable
@@ -28,7 +28,6 @@ from perfmodel.training.placement_rows.job_type_records import (
     sia_cells,
     thinned,
 )
-from perfmodel.training.placement_rows.script_rows import script_groups
 
 #: Of the fit of a prior of residuals.
 _STEPS = 12
@@ -81,7 +80,7 @@ def evaluate(data: Path, *, fast: bool = False, models: Path = Path("models")) -
     lines += [_new_name(gavel, priors, count, seeds) for count in _KNOWN[: 2 if fast else 4]]
     lines += [_other_kind(gavel, priors)]
     lines += [_pairs(together, priors, share) for share in _PROFILED[: 1 if fast else 2]]
-    residuals = sia_priors(script_groups(data, models), steps=0 if fast else _STEPS)
+    residuals = sia_priors(predicted_groups(data, models), steps=0 if fast else _STEPS)
     apps = {
         name: Priors(_without_app(name, gavel, few, noise), residuals[name])
         for name in _names(sia, fast=fast)

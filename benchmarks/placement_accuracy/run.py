@@ -15,11 +15,20 @@ from scipy.stats import spearmanr
 
 from perfmodel.predictors.folds import Progress
 
-#: Parts by the file of this folder that judges them.
+#: Parts by the file of this folder that judges them: those that take longest first.
 PARTS = (
-    "data_parallel", "plans", "plans_core", "plans_published", "sia", "memory", "colocation",
-    "job_types", "collectives",
+    "sia", "job_types", "plans_core", "plans", "plans_published", "data_parallel", "memory",
+    "collectives", "colocation",
 )  # fmt: skip
+#: Parts that ask for the same steps of the same jobs.
+_ALIKE = ("sia", "job_types")
+
+
+def divided(parts: Sequence[str]) -> list[list[str]]:
+    """Return parts in the order to begin them in, those that share predictions together."""
+    alike = [part for part in parts if part in _ALIKE]
+    apart = [[part] for part in parts if part not in _ALIKE]
+    return [alike, *apart] if alike else apart
 
 
 def run_placements(

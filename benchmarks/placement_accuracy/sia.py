@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -77,10 +78,16 @@ def evaluate(data: Path, *, fast: bool = False, models: Path = Path("models")) -
     list of Line
         Rows of all draws, one after the other.
     """
-    groups = script_groups(data, models)
+    groups = predicted_groups(data, models)
     priors = sia_priors(groups, steps=0 if fast else _STEPS)
     scripts = priors_of_scripts(groups, priors)
     return judge({g: groups[g] for g in scripts}, scripts, draws=1 if fast else _DRAWS)
+
+
+@cache
+def predicted_groups(data: Path, models: Path) -> Groups:
+    """Return the jobs of the tables, each step predicted once in a process."""
+    return script_groups(data, models)
 
 
 def priors_of_scripts(

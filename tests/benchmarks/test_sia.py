@@ -5,6 +5,7 @@ from __future__ import annotations
 import calibration_world as world
 import numpy as np
 from placement_accuracy import sia
+from placement_accuracy.run import PARTS, divided
 
 from perfmodel.placement.calibration.script_gap import ScriptGap
 from perfmodel.placement.calibration.step_response import Field
@@ -77,3 +78,10 @@ def test_a_job_is_answered_by_a_prior_that_never_saw_it(monkeypatch):
         ("other name", "far"),
         ("sia/a", "far"),
     ]
+
+
+def test_parts_that_share_predictions_are_judged_by_one_process() -> None:
+    parts = divided(PARTS)
+    assert sorted(part for some in parts for part in some) == sorted(PARTS)
+    assert parts[0] == ["sia", "job_types"]
+    assert divided(["plans", "memory"]) == [["plans"], ["memory"]]

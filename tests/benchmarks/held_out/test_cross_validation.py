@@ -141,9 +141,11 @@ def test_another_run_starts_from_nothing(tmp_path: Path) -> None:
     )
     assert [p.name for p in tmp_path.glob("random/*.parquet")] == ["random-0.parquet"]
     assert load_facts(tmp_path)["samples"] == len(SAMPLES[::7])
-    note_duration(tmp_path, 600.0)
+    note_duration(tmp_path, 600.0, 1140.0)
     assert load_facts(tmp_path)["samples"] == len(SAMPLES[::7])
     assert load_facts(tmp_path)["duration_s"] == 600.0
+    write_report(tmp_path, tmp_path / "page.md", command="it")
+    assert "10 minutes, 19 of one processor" in (tmp_path / "page.md").read_text()
 
 
 class _Spy:
