@@ -68,7 +68,7 @@ class _Asks:
         return self.core.predictions([pair])[0]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(8))
 def test_a_larger_batch_takes_longer(estimator: Estimator, seed: int) -> None:
     ask = _Asks(estimator, seed)
     model, device, few = (ask.draw.choice(of) for of in (NETWORKS, GPUS, FEW))
@@ -76,7 +76,7 @@ def test_a_larger_batch_takes_longer(estimator: Estimator, seed: int) -> None:
     assert _doubts(ask(model, few, device), ask(model, 2 * few, device)) < 1
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(8))
 def test_a_larger_model_of_a_family_takes_longer(estimator: Estimator, seed: int) -> None:
     ask = _Asks(estimator, seed)
     device, few = ask.draw.choice(GPUS), ask.draw.choice(FEW)
@@ -85,7 +85,7 @@ def test_a_larger_model_of_a_family_takes_longer(estimator: Estimator, seed: int
     assert _doubts(ask(smaller, few, device), ask(larger, few, device)) < 1
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(8))
 def test_an_accelerator_with_higher_peaks_is_faster(estimator: Estimator, seed: int) -> None:
     ask = _Asks(estimator, seed)
     model, few = ask.draw.choice(NETWORKS), ask.draw.choice(FEW)
