@@ -3,8 +3,10 @@
 Public measurements are read from ``--data`` (or PERFMODEL_DATA); without them only the profiles
 of this project are judged. Captured sketches are kept (PERFMODEL_CACHE): the first run captures
 every model once, which takes about 20 minutes on two cores and does not count for the times below.
-On two cores the fast form takes 27 minutes with all tables of today (aim: 10). The full form took
-83 (aim: 90) when fewer tables were judged, and was not timed since.
+The fast form computes for about 17 minutes of one processor, the sum of its parts timed one by one
+beside other work: some 9 on two cores that do nothing else, which was not timed as a whole (aim:
+10). The full form took 83 (aim: 90) when fewer tables were judged, and was not timed since. What a
+run took of the clock and of processors stands in its page.
 """
 
 from __future__ import annotations
