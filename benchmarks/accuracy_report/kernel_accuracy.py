@@ -54,7 +54,7 @@ TITLES: Mapping[str, str] = MappingProxyType(
 
 #: Most calls of an operator on a device in the full form and in the fast one, which also grows
 #: fewer trees.
-FULL_LIMIT, FAST_LIMIT = 4000, 300
+FULL_LIMIT, FAST_LIMIT = 4000, 600
 FAST_ROUNDS = 120
 _PLAIN = BoosterSettings(rounds=200, depth=6, learning_rate=0.1, min_child_weight=5.0)
 _DRAWS = 20
