@@ -31,13 +31,13 @@ KNOWN = ("Gpu-S", "Gpu-L", "Cpu")
 
 
 def device(name: str) -> AcceleratorSpec:
-    """Five GPUs and the CPU of the made-up networks, with eight cores."""
+    """Five GPUs, whose caches are not known, and the CPU, with eight cores."""
     if name == "Cpu":
         return replace(DEVICE, name=name, core_count=8, peak_flops={"fp32": 1e12})
     flops, bandwidth, cores = _RATES[name]
     return replace(
         DEVICE, name=name, kind="gpu", peak_flops={"fp32": flops}, tdp_w=flops / 4e10,
-        bandwidth_bytes_per_s=bandwidth, core_count=cores, clock_hz=1.5e9,
+        bandwidth_bytes_per_s=bandwidth, cache_bytes=None, core_count=cores, clock_hz=1.5e9,
     )  # fmt: skip
 
 
