@@ -14,7 +14,8 @@ from perfmodel.devices.spec import RATES, AcceleratorSpec
 from perfmodel.errors import InvalidInputError
 
 positive = st.floats(min_value=1e-3, max_value=1e20)
-text = st.text(min_size=1, max_size=20).filter(str.strip)
+# A name of printable characters alone, not blank.
+text = st.text(min_size=1, max_size=20).filter(str.isprintable).filter(str.strip)
 specs = st.builds(
     AcceleratorSpec,
     name=text,
