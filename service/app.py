@@ -27,10 +27,9 @@ from service.feedback.drift_keeper import DriftKeeper
 from service.feedback.drift_report import DriftReport
 from service.graphs.corrections import GraphCorrections
 from service.http import errors
-from service.http.bodies import RequestBodies
+from service.http.bodies import HeadRequests, RequestBodies
 from service.http.documentation import problems
 from service.http.draining import Draining
-from service.http.head_requests import HeadRequests
 from service.http.health_server import HealthServer
 from service.http.redaction import without_places
 from service.metrics.registry import Metrics

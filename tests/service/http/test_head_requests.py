@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from service.http.head_requests import HeadRequests
+from service.http.bodies import HeadRequests
 
 
 @pytest.mark.parametrize(
