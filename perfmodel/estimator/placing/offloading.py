@@ -11,9 +11,8 @@ from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.single.plan_engine import transformer_training
 from perfmodel.placement.estimate import StepParts
-from perfmodel.placement.memory.in_flight import micro_batches_in_flight
 from perfmodel.placement.memory.memory import activation_share, memory_plan
-from perfmodel.placement.memory.memory_parts import memory_parts
+from perfmodel.placement.memory.memory_parts import memory_parts, micro_batches_in_flight
 from perfmodel.placement.offload.host_traffic import HostTraffic, copied_bytes_per_s
 from perfmodel.placement.topology.topology import Offload, Plan
 from perfmodel.types import Mode, Precision

@@ -7,13 +7,13 @@ With ``d`` replicas, ``t`` tensor ranks, ``p`` pipeline stages and ``c`` context
     optimizer state  S / (t p)       and / (d c)  from ZeRO stage 1
     activations      A / (c p) * n * ((1 - w) / t + w)
 
-where ``n`` is the number of micro-batches in flight on the first stage, the fullest one: all ``m``
-of them with GPipe, ``min(p, m)`` with 1F1B, and ``1 + (p - 1) / (p v)`` times that when each
-accelerator holds ``v`` chunks; and ``w`` is what tensor ranks keep whole, 10 of 34 parts of a
-transformer's layer without sequence parallelism and nothing with it. Context ranks hold the same
-parameters, so that stages share them out over those too. Of what belongs to experts, each of ``e``
-ranks holds ``1 / e``, and stages share it out over the ``d c / e`` replicas of an expert; where
-``e`` does not divide ``d`` tensor ranks do not split it.
+where ``n`` is the number of micro-batches in flight on the first stage, the fullest one
+(:func:`micro_batches_in_flight`): all ``m`` of them with GPipe, ``min(p, m)`` with 1F1B; and ``w``
+is what tensor ranks keep whole, 10 of 34 parts of a transformer's layer without sequence
+parallelism and nothing with it. Context ranks hold the same parameters, so that stages share them
+out over those too. Of what belongs to experts, each of ``e`` ranks holds ``1 / e``, and stages
+share it out over the ``d c / e`` replicas of an expert; where ``e`` does not divide ``d`` tensor
+ranks do not split it.
 
 Where groups of replicas hold the same shards (hybrid sharding), ``d c`` is what a group has.
 Parameters that are kept wider than they are computed with stand beside the copies that are computed
@@ -37,7 +37,6 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.features.arrays import Columns, FloatArray
-from perfmodel.placement.memory.in_flight import micro_batches_in_flight
 from perfmodel.placement.memory.memory_profile import MemoryProfile
 from perfmodel.placement.topology.topology import Offload, Schedule
 
@@ -195,6 +194,53 @@ def memory_parts(profile: MemoryProfile, plan: MemoryPlan | None = None) -> Memo
         reserved_ratio=np.full(kept.shape, profile.reserved_ratio),
         certain_bytes=held - profile.buffer_bytes * plan.buffers + settled * gradients,
     )
+
+
+def micro_batches_in_flight(
+    pipeline: Numbers,
+    micro_batches: Numbers,
+    schedule: Schedule,
+    virtual_stages: Numbers = 1.0,
+    *,
+    is_last: bool = False,
+) -> FloatArray:
+    """Return how many micro-batches a stage holds the activations of, all its layers'; broadcast.
+
+    A stage runs forward ahead of its backward passes: by all micro-batches where those come last
+    (GPipe), else by as many as there are stages from it to the end. With ``v`` chunks of layers a
+    stage (interleaved) the first of ``p`` runs ``(v - 1) p + 2 (p - 1) + 1`` chunks ahead, each a
+    ``v``-th of its layers.
+
+    Parameters
+    ----------
+    virtual_stages : float or ndarray
+        Chunks of layers a stage; counts where the schedule is interleaved.
+    is_last : bool
+        Of the last stage in place of the first, which holds most.
+
+    Examples
+    --------
+    >>> float(micro_batches_in_flight(4, 16, Schedule.ONE_F_ONE_B))
+    4.0
+    >>> float(micro_batches_in_flight(8, 16, Schedule.INTERLEAVED, 2))
+    11.5
+    >>> float(micro_batches_in_flight(1, 16, Schedule.GPIPE))
+    1.0
+
+    References
+    ----------
+    Narayanan et al., "Efficient Large-Scale Language Model Training", SC 2021, section 2.2, and the
+    order of Megatron-LM's schedule.
+    """
+    p, n = np.asarray(pipeline, dtype=np.float64), np.asarray(micro_batches, dtype=np.float64)
+    ahead = np.ones_like(p) if is_last else p
+    if schedule is Schedule.GPIPE:
+        ahead = n
+    elif schedule is Schedule.INTERLEAVED:
+        v = np.maximum(virtual_stages, 1.0)
+        chunks = (v - 1) * p + (0.0 if is_last else 2 * (p - 1)) + 1
+        ahead = np.where(v > 1, chunks / v, ahead)
+    return np.asarray(np.where(p > 1, np.minimum(n, ahead), 1.0))
 
 
 def _parameter_bytes(

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.features.arrays import FloatArray
-from perfmodel.placement.memory.in_flight import micro_batches_in_flight
+from perfmodel.placement.memory.memory_parts import micro_batches_in_flight
 from perfmodel.placement.plan_steps.plan_cells import (
     SCHEDULES,
     Checkpointing,

@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from perfmodel.placement.memory.in_flight import micro_batches_in_flight
+from perfmodel.placement.memory.memory_parts import micro_batches_in_flight
 from perfmodel.placement.plan_steps.plan_cells import (
     Checkpointing,
     PlanChoice,

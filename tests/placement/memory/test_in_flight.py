@@ -7,8 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfmodel.placement.memory.in_flight import micro_batches_in_flight
-from perfmodel.placement.memory.memory_parts import MemoryPlan, memory_parts
+from perfmodel.placement.memory.memory_parts import (
+    MemoryPlan,
+    memory_parts,
+    micro_batches_in_flight,
+)
 from perfmodel.placement.memory.memory_profile import MemoryProfile
 from perfmodel.placement.topology.topology import Schedule
 
