@@ -16,8 +16,8 @@ from perfmodel.placement.data_parallel.gradient_buckets import (
     GradientBuckets,
     gradient_buckets,
 )
-from perfmodel.placement.data_parallel.one_step import BucketNumbers
 from perfmodel.placement.data_parallel.step_profile import StepProfile, step_profile
+from perfmodel.placement.data_parallel.streams import BucketNumbers
 from perfmodel.placement.memory.memory_profile import MemoryProfile, memory_profile
 
 

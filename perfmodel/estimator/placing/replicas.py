@@ -23,7 +23,7 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.data_parallel.data_parallel import DataParallelCells, Sharding
 from perfmodel.placement.data_parallel.gathered_pass import gathered_pass_parts
 from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets
-from perfmodel.placement.data_parallel.one_step import one_step
+from perfmodel.placement.data_parallel.streams import one_step
 from perfmodel.placement.estimate import StepNumbers, StepParts
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fabric.rank_groups import Dimension

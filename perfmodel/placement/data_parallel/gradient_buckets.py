@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -19,8 +19,8 @@ from perfmodel.placement.collectives.collective_constants import Collective
 from perfmodel.placement.collectives.collectives import collective_time_s
 from perfmodel.placement.data_parallel.data_parallel_constants import DataParallelConstants
 from perfmodel.placement.data_parallel.step_profile import StepProfile
-from perfmodel.placement.data_parallel.streams import Buckets
 from perfmodel.placement.fabric.groups import CommGroups
+from perfmodel.placement.plain_numbers import Numbers
 from perfmodel.placement.topology.links import LinkClass
 
 FIRST_BUCKET_BYTES = 2.0**20
@@ -32,6 +32,22 @@ _SOCKET = 4.0
 _OVER_PCIE = (int(LinkClass.PCIE), int(LinkClass.NONE))
 #: More groups than this change no answer by a per mille.
 MOST_GROUPS = 12
+
+
+class Buckets(NamedTuple):
+    """Groups of equal buckets of gradients, and the shares of the step they belong to.
+
+    Parameters
+    ----------
+    groups : sequence of (number, number)
+        When the last bucket of a group is ready, as a share of the step, and how many it has; 0
+        in groups that a job does not have, which stand last.
+    """
+
+    groups: Sequence[tuple[Numbers, Numbers]]
+    forward_share: Numbers
+    backward_share: Numbers
+    optimizer_share: Numbers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

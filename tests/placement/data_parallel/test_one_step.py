@@ -5,12 +5,12 @@ import pytest
 
 from perfmodel.placement.data_parallel.data_parallel import DataParallelCells
 from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets
-from perfmodel.placement.data_parallel.one_step import (
+from perfmodel.placement.data_parallel.step_profile import StepProfile
+from perfmodel.placement.data_parallel.streams import (
     BucketNumbers,
     StepNumbers,
     one_step,
 )
-from perfmodel.placement.data_parallel.step_profile import StepProfile
 from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.fabric.rank_groups import Dimension
 from perfmodel.placement.topology.parse import parse_placement
