@@ -92,7 +92,8 @@ class ThreadPool:
 
     async def run(self, action: Callable[..., T], *args: Any) -> T:
         """Run something and wait for it as long as the caller is there."""
-        work = self.submit(action, *args)
+        work: Work[T] = Work(partial(action, *args))
+        self.add(work)
         try:
             return await while_connected(work)
         except BaseException:  # the caller has gone, or so has the task that waits
