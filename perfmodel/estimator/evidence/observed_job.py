@@ -111,6 +111,11 @@ class ObservedJob:
             return Shift()
         return self.strangers.shift(machine, self.family)
 
+    def refuses(self, prepared: PreparedJob, placement: ResolvedPlacement) -> bool:
+        """Return whether a cell does not fit by what ran out of memory, whatever is counted."""
+        job = prepared.job
+        return self.tight.refuse(placement, job.batch_size, job.accumulation_steps)
+
     def is_ready_on(self, placement: ResolvedPlacement) -> bool:
         """Return whether :meth:`on` and :meth:`shift` would answer from memory."""
         strangers = None if self.observations else self.strangers
@@ -204,8 +209,9 @@ def _weighed(
 ) -> _Weighed:
     own, pointers, of_others = divided(core, observations, lambda job: job.family == family)
     own = [seen if seen.job is None else replace(seen, job=None) for seen in own]
-    steps, at = _those(own, pointers, ran_out=False)
-    ran_out, _ = _those(own, pointers, ran_out=True)
+    measured = [position for position, seen in enumerate(own) if not seen.ran_out]
+    steps, at = tuple(own[i] for i in measured), [pointers[i] for i in measured]
+    ran_out = tuple(seen for seen in own if seen.ran_out)
     known = _Weighed(tuple(observations), steps, ran_out, tuple(of_others))
     if steps:
         weighed = weighed_steps(core, prepared.job, steps, at, OBSERVED_JOB)
@@ -229,7 +235,7 @@ def _with_memory(
     Of a cell that whoever asks tells nobody else is heard. What is not believed to have run out by
     the job's own need says nothing of any other cell.
     """
-    tight = {cell: _tight(one) for cell, one in cells.items()}
+    tight = {cell: TightCell.of(placement, *cell[1:]) for cell, (_, placement) in cells.items()}
     counting = heard(seen, lambda one: tight[one.cell])
     ran = {one.cell for one in counting if not one.ran_out}
     out = {one.cell for one in counting if one.ran_out}
@@ -240,39 +246,6 @@ def _with_memory(
         bounds=excess_bounds(*([cells[cell] for cell in some] for some in (ran, out))),
         warnings=(DOUBTED_WARNING.format(len(doubted)),) if doubted else (),
     )
-
-
-def _tight(cell: _Cell) -> TightCell:
-    job, placement = cell[0].job, cell[1]
-    return TightCell.of(placement, job.batch_size, job.accumulation_steps)
-
-
-def is_refused(
-    observed: ObservedJob | None, prepared: PreparedJob, placement: ResolvedPlacement
-) -> bool:
-    """Return whether a cell does not fit by what ran out of memory, whatever is counted."""
-    if observed is None or not observed.ran_out:
-        return False
-    job = prepared.job
-    return observed.tight.refuse(placement, job.batch_size, job.accumulation_steps)
-
-
-def _those(
-    seen: Sequence[Observation], pointers: Sequence[str], *, ran_out: bool
-) -> tuple[tuple[Observation, ...], tuple[str, ...]]:
-    """Return the observations that ran out of memory, or the others, and their pointers."""
-    chosen = [at for at, one in enumerate(seen) if one.ran_out is ran_out]
-    return tuple(seen[at] for at in chosen), tuple(pointers[at] for at in chosen)
-
-
-def bounds_of(observed: ObservedJob | None) -> JobBounds:
-    """Return by how much observed steps exceed the memory they had, if there are any."""
-    return NO_BOUNDS if observed is None else observed.bounds
-
-
-def doubts_of(observed: ObservedJob | None) -> tuple[str, ...]:
-    """Return what is said of observations that are not wholly believed."""
-    return () if observed is None else observed.warnings
 
 
 def prior_of(job: Job) -> ResidualPrior:

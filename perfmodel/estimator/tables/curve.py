@@ -14,7 +14,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.evidence.observed import Correction
-from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of, doubts_of, is_refused
+from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.job_types.job_type_answers import (
@@ -26,7 +26,7 @@ from perfmodel.estimator.job_types.job_type_answers import (
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
-from perfmodel.estimator.placing.memory import replica_memory
+from perfmodel.estimator.placing.memory import NO_BOUNDS, replica_memory
 from perfmodel.estimator.placing.replicas import replicated_steps
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, answer_cell
 from perfmodel.features.arrays import FloatArray, IntArray
@@ -165,7 +165,8 @@ def draw_curve(
         return _of_estimates(spec, asked, answers)
     predictions = {spec.name: core.predictions([(prepared, spec)])[0]}
     columns = _columns(spec, asked)
-    peak_bytes, fits = replica_memory(prepared, columns, bounds_of(observed))
+    bounds = NO_BOUNDS if observed is None else observed.bounds
+    peak_bytes, fits = replica_memory(prepared, columns, bounds)
     steps = replicated_steps([prepared], [predictions], columns)
     if observed is not None or prepared.job.script:
         correction = Correction()
@@ -177,7 +178,7 @@ def draw_curve(
     fits[1:] &= ~refused
     of_counts = dict.fromkeys(text for texts in steps.said.values() for text in texts)
     said = (*prediction.warnings, *placement.warnings, *of_counts, *prepared.warnings)
-    said += doubts_of(observed)
+    said += () if observed is None else observed.warnings
     said += (RAN_OUT_WARNING,) if refused.any() else ()
     return _of_steps(
         spec,
@@ -199,7 +200,7 @@ def _refused(
     if observed is None or not observed.tight:
         return np.zeros(len(asked.counts), dtype=np.bool_)
     placements = (core.resolve(placement_of(count, asked)) for count in asked.counts)
-    return np.array([is_refused(observed, prepared, placement) for placement in placements])
+    return np.array([observed.refuses(prepared, placement) for placement in placements])
 
 
 def draw_curve_of_type(core: Core, of: ObservedJobType, asked: CurveQuestion) -> Curve:
