@@ -22,7 +22,7 @@ from perfmodel.placement.memory.memory import (
     memory_columns,
 )
 from perfmodel.placement.memory.memory_demand import constants_for
-from perfmodel.placement.memory.memory_parts import MemoryPlan
+from perfmodel.placement.memory.memory_parts import MemoryPlan, memory_parts
 from perfmodel.training.placement_fits.fit_memory import fit_rows
 from perfmodel.training.placement_rows.memory_rows import MemoryRow, memory_rows
 
@@ -132,11 +132,12 @@ def held_out(rows: Sequence[MemoryRow], group_of: Callable[[MemoryRow], str]) ->
 
 
 def _cell(row: MemoryRow, constants: dict[str, Any]) -> MemoryColumns:
+    replicas = float(row.replicas)
     return memory_columns(
-        row.profile,
+        memory_parts(row.profile, MemoryPlan(data=replicas)),
         [row.accelerator],
         constants=constants_for(row.job, constants),
-        plan=MemoryPlan(data=float(row.replicas)),
+        replicas=replicas,
     )
 
 

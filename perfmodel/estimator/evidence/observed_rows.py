@@ -128,7 +128,13 @@ def weighed_steps(
                 row = single_step(prepared, step.parts, placement, step.slowdowns, word)
                 bounds = arithmetic_bounds(prepared, placement), predicted_bounds(prepared, row)
                 known[cell] = row, *bounds
-        _check_plausible(one, *known[cell][1:], pointer)
+        _, of_arithmetic, expected = known[cell]
+        doubt = of_arithmetic.doubt_of(one.step_time_s)
+        if doubt is None and not one.reporter:
+            # What is stored was held to what is predicted before.
+            doubt = expected.doubt_of(one.step_time_s)
+        if doubt is not None:
+            raise InvalidInputError(doubt, pointer=f"{pointer}/step_time_s")
     return ObservedSteps.of(StepCells.of_steps([known[cell][0] for cell in cells]), seen)
 
 
@@ -366,14 +372,3 @@ def _besides(prepared: PreparedJob, slowdowns: Sequence[Slowdown]) -> tuple[floa
         input_s = prepared.collate_s * max([1.0, *(one.by_neighbours for one in slowdowns)])
     host_s = max(profile.node_count, 1.0) * _HOST_S_PER_OPERATOR
     return host_s, input_s, max(profile.backward_share, _LEAST_WINDOW)
-
-
-def _check_plausible(
-    seen: Observation, of_arithmetic: StepBounds, expected: StepBounds, pointer: str
-) -> None:
-    """Refuse a step that cannot be true; what is stored was held to what is predicted before."""
-    doubt = of_arithmetic.doubt_of(seen.step_time_s)
-    if doubt is None and not seen.reporter:
-        doubt = expected.doubt_of(seen.step_time_s)
-    if doubt is not None:
-        raise InvalidInputError(doubt, pointer=f"{pointer}/step_time_s")

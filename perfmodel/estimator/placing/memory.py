@@ -25,7 +25,7 @@ from perfmodel.placement.memory.memory import (
     memory_cell,
     memory_columns,
 )
-from perfmodel.placement.memory.memory_parts import MemoryPlan
+from perfmodel.placement.memory.memory_parts import MemoryPlan, memory_parts
 from perfmodel.placement.plans.compiled_memory import compiled_memory_bytes
 from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice
 from perfmodel.placement.topology.topology import Offload, Plan
@@ -171,16 +171,18 @@ def replica_memory(
     """
     held = [(at, spec) for at, kinds in enumerate(columns.accelerators) for spec in kinds]
     place = np.array([at for at, _ in held])
+    replicas = columns.groups.ranks[place]
+    plan = MemoryPlan(
+        data=replicas,
+        zero_stage=float(columns.zero_stage),
+        micro_batches=float(prepared.job.accumulation_steps),
+        **kept_otherwise(None, prepared.job),
+    )
     memory = memory_columns(
-        prepared.memory_profile,
+        memory_parts(prepared.memory_profile, plan),
         [spec for _, spec in held],
         constants=prepared.memory_constants,
-        plan=MemoryPlan(
-            data=columns.groups.ranks[place],
-            zero_stage=float(columns.zero_stage),
-            micro_batches=float(prepared.job.accumulation_steps),
-            **kept_otherwise(None, prepared.job),
-        ),
+        replicas=replicas,
     )
     memory = replace(memory, bounds=bounds.elsewhere)
     peak_bytes, fits = memory.peak_bytes, memory.fits

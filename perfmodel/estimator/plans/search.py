@@ -35,9 +35,9 @@ from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.memory.memory import (
     MemoryColumns,
-    columns_of_parts,
     expert_share,
     kept_otherwise,
+    memory_columns,
 )
 from perfmodel.placement.memory.memory_parts import MemoryParts, MemoryPlan, memory_parts
 from perfmodel.placement.memory.memory_profile import MemoryProfile
@@ -207,7 +207,7 @@ class CapturedRoom:
     def _on(self, kind: Kind, parts: MemoryParts, replicas: FloatArray) -> MemoryColumns:
         constants = self.prepared.memory_constants
         devices = [kind.held] * len(replicas)
-        return columns_of_parts(parts, devices, constants=constants, replicas=replicas)
+        return memory_columns(parts, devices, constants=constants, replicas=replicas)
 
 
 def _alike(choices: Sequence[PlanChoice]) -> list[tuple[npt.NDArray[np.int64], Schedule, bool]]:

@@ -57,7 +57,7 @@ class ObservedColumns:
     def of(cls, cells: StepCells) -> Self:
         """Tell the rows of some steps apart."""
         return cls(
-            shared={name: _distinct(_values(cells, name)) for name in _SHARED},
+            shared={name: _distinct(cells, name) for name in _SHARED},
             micro_batches=cells.micro_batches,
             guessed=cells.guessed.astype(np.float64),
             cells=frozenset(cells.identities()),
@@ -114,9 +114,9 @@ class PairedRows:
         is_cell = np.ones((len(cells), len(observed[0].guessed)), dtype=np.bool_)
         for name in _SHARED:
             if name in ("job", "batch"):
-                asked, rows = _distinct(_values(cells, name))
+                asked, rows = _distinct(cells, name)
             else:
-                asked, rows = _distinct(_values(few, name))
+                asked, rows = _distinct(few, name)
                 rows = rows[again]
             known, columns = _joined([one.shared[name] for one in observed])
             codes = {one: code for code, one in enumerate(known)}
@@ -207,16 +207,14 @@ def features_of(placements: Sequence[Any]) -> tuple[FloatArray, npt.NDArray[np.s
     return placement_features(np.array(ranks), np.array(hosts), np.array(share)), np.array(setting)
 
 
-def _values(cells: StepCells, name: str) -> list[Any]:
+def _distinct(cells: StepCells, name: str) -> tuple[list[Any], Codes]:
+    """Return what some steps have, each once, and which of it each row has."""
     if name == "placement":
         columns = (cells.ranks, cells.hosts, cells.largest_share, cells.setting)
-        return list(zip(*(column.tolist() for column in columns), strict=True))
-    return list(getattr(cells, "batch_size" if name == "batch" else name).tolist())
-
-
-def _distinct(values: Sequence[T]) -> tuple[list[T], Codes]:
-    """Return what there is, each once, and which of it each row has."""
-    codes: dict[T, int] = {}
+        values = list(zip(*(column.tolist() for column in columns), strict=True))
+    else:
+        values = getattr(cells, "batch_size" if name == "batch" else name).tolist()
+    codes: dict[Any, int] = {}
     rows = [codes.setdefault(one, len(codes)) for one in values]
     return list(codes), np.array(rows, dtype=np.int64)
 

@@ -181,45 +181,24 @@ class MemoryColumns:
 
 
 def memory_columns(
-    profile: MemoryProfile,
+    parts: MemoryParts,
     accelerators: Sequence[AcceleratorSpec],
     *,
     constants: JobConstants | None = None,
-    plan: MemoryPlan | None = None,
+    replicas: npt.ArrayLike = 1.0,
 ) -> MemoryColumns:
     """Return the memory of a job's step on many accelerators or under many plans.
 
     Parameters
     ----------
-    profile : MemoryProfile
-        Of the captured graph.
+    parts : MemoryParts
+        What of its tensors lies on one of them; from :func:`.memory_parts`.
     constants : JobConstants or None
         Of the job; None: nothing is known of it.
-    plan : MemoryPlan or None
-        Degrees that broadcast to the cells; None: one accelerator.
-    """
-    return columns_of_parts(
-        memory_parts(profile, plan),
-        accelerators,
-        constants=constants or constants_for(None),
-        replicas=1.0 if plan is None else plan.data,
-    )
-
-
-def columns_of_parts(
-    parts: MemoryParts,
-    accelerators: Sequence[AcceleratorSpec],
-    *,
-    constants: JobConstants,
-    replicas: npt.ArrayLike = 1.0,
-) -> MemoryColumns:
-    """Return the memory of steps whose parts are known.
-
-    Parameters
-    ----------
     replicas : array_like
         Data-parallel replicas of each cell.
     """
+    constants = constants or constants_for(None)
     cells, known = len(accelerators), constants.fitted
     around = overhead(accelerators, constants, replicas)
     demand = np.broadcast_to(demand_bytes(parts, around), (cells,))
@@ -273,7 +252,8 @@ def memory_cell(
     if job is not None and Offload.ACTIVATIONS in degrees.offload:
         degrees = replace(degrees, activation_share=activation_share(job, profile, shape))
     known = constants or constants_for(job)
-    return memory_columns(profile, [accelerator], constants=known, plan=degrees)
+    parts = memory_parts(profile, degrees)
+    return memory_columns(parts, [accelerator], constants=known, replicas=degrees.data)
 
 
 def memory_plan(plan: Plan | None, accelerator_count: int, job: Job | None = None) -> MemoryPlan:

@@ -190,16 +190,12 @@ class ObservationStore(SharedStore):
             counts.append(table.revision < before_revision)
         with self._connections.reading() as connection:
             reporters = _reporters(connection, alike)
-            share = _LOOKED_AT // max(len(reporters), 1)
-
-            def read(kind: ColumnElement[bool]) -> Iterator[_Rows]:
-                for reporter in reporters:
-                    own = (table.reporter == reporter, kind, *counts)
-                    yield _newest(connection, own, at, share)
-
-            chosen = _by_turns((_steps(rows, of_one_cell) for rows in read(IS_MEASURED)), most)
+            measured = _newest(connection, reporters, [*counts, IS_MEASURED], at)
+            chosen = _by_turns([_of_cells(rows, of_one_cell) for rows in measured], most)
             if family is not None:
-                chosen += _by_turns((_shortages(rows) for rows in read(HAS_RUN_OUT)), most)
+                ran_out = _newest(connection, reporters, [*counts, HAS_RUN_OUT], at)
+                small_first = [sorted(rows, key=attrgetter("batch_size")) for rows in ran_out]
+                chosen += _by_turns([_of_cells(rows, 1) for rows in small_first], most)
             query = (
                 select(OBSERVATIONS, JOBS.c.content.label("content"))
                 .join(JOBS, table.job_ref == JOBS.c.ref)
@@ -276,38 +272,35 @@ class ObservationStore(SharedStore):
             return found._replace(families=frozenset(families.scalars()))
 
 
-def _newest(connection: Connection, own: _Conditions, at: str, most: int) -> _Rows:
-    """Return the newest rows of somebody that still count, with their cells.
+def _newest(
+    connection: Connection, reporters: Sequence[str], counts: _Conditions, at: str
+) -> Iterator[_Rows]:
+    """Yield the newest rows of each reporter that still count, with their cells.
 
     The oldest of them is looked up before: a planner that has to stop after so many may rather walk
     through those of all.
     """
     table = OBSERVATIONS.c
-    numbers = select(table.id).where(*own).order_by(table.id.desc())
-    oldest = connection.execute(numbers.limit(1).offset(most - 1)).scalar_one_or_none()
+    share = _LOOKED_AT // max(len(reporters), 1)
     lasting = or_(table.expires_at.is_(None), table.expires_at > at)
-    query = select(
-        table.id, table.family, table.placement, table.batch_size, table.accumulation_steps
-    ).where(table.id >= (oldest or 0), lasting, *own)
-    return connection.execute(query.order_by(table.id.desc())).all()
+    for reporter in reporters:
+        own = (table.reporter == reporter, *counts)
+        numbers = select(table.id).where(*own).order_by(table.id.desc())
+        oldest = connection.execute(numbers.limit(1).offset(share - 1)).scalar_one_or_none()
+        query = select(
+            table.id, table.family, table.placement, table.batch_size, table.accumulation_steps
+        ).where(table.id >= (oldest or 0), lasting, *own)
+        yield connection.execute(query.order_by(table.id.desc())).all()
 
 
-def _steps(rows: _Rows, of_one_cell: int) -> Iterable[list[int]]:
-    """Return the newest rows of each cell, that which was measured last first."""
+def _of_cells(rows: _Rows, most: int) -> Iterable[list[int]]:
+    """Return the first rows of each cell, in the order in which the cells come."""
     cells: dict[tuple[object, ...], list[int]] = {}
     for row in rows:
         found = cells.setdefault(tuple(row[1:]), [])
-        if len(found) < of_one_cell:
+        if len(found) < most:
             found.append(row.id)
     return cells.values()
-
-
-def _shortages(rows: _Rows) -> Iterable[list[int]]:
-    """Return the newest row of each cell that ran out of memory, smaller batches first."""
-    cells: dict[tuple[object, ...], Any] = {}
-    for row in rows:
-        cells.setdefault(tuple(row[1:]), row)
-    return [[row.id] for row in sorted(cells.values(), key=attrgetter("batch_size"))]
 
 
 def _by_turns(of_reporters: Iterable[Iterable[list[int]]], most: int) -> list[int]:

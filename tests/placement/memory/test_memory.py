@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 from perfmodel.devices.catalog import Catalog
+from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.graph.job import Job
 from perfmodel.placement.fitted import fitted
 from perfmodel.placement.memory.memory import (
     ExcessBounds,
+    MemoryColumns,
     excess_of,
     expert_share,
     memory_columns,
@@ -50,6 +52,12 @@ def _tensor(elements: int, role: Role, storage: int) -> Tensor:
 
 def _node(inputs: tuple[int, ...], outputs: tuple[int, ...], phase: Phase = Phase.FORWARD) -> Node:
     return Node(op="relu", phase=phase, inputs=inputs, outputs=outputs)
+
+
+def _planned(
+    profile: MemoryProfile, devices: list[AcceleratorSpec], plan: MemoryPlan
+) -> MemoryColumns:
+    return memory_columns(memory_parts(profile, plan), devices, replicas=plan.data)
 
 
 def test_a_chain_keeps_only_neighbours_alive() -> None:
@@ -159,7 +167,7 @@ def _scaled(scale: float) -> MemoryProfile:
 
 def test_columns_are_the_single_answers() -> None:
     devices = [CATALOG.get(name) for name in ("V100-SXM2-16GB", "RTX-3090", "H100-SXM5-80GB")]
-    columns = memory_columns(PROFILE, devices)
+    columns = memory_columns(memory_parts(PROFILE), devices)
     for cell, device in enumerate(devices):
         one = memory_estimate(PROFILE, device)
         assert columns.peak_bytes[cell] == one.peak_bytes
@@ -180,7 +188,7 @@ def test_a_measured_workload_is_surer_than_one_never_seen() -> None:
 def test_sharding_never_takes_more_memory_than_copies() -> None:
     gpu = CATALOG.get("A100-SXM4-80GB")
     plan = MemoryPlan(data=8.0, zero_stage=np.arange(4.0))
-    peaks = memory_columns(PROFILE, [gpu] * 4, plan=plan).demand_bytes
+    peaks = _planned(PROFILE, [gpu] * 4, plan).demand_bytes
     assert list(peaks) == sorted(peaks, reverse=True)
     # Stage 1 shares 2 GB of state among 8.
     assert peaks[0] - peaks[1] == pytest.approx(2 * GB * 7 / 8)
@@ -207,7 +215,7 @@ def test_the_more_of_a_demand_is_counted_to_the_byte_the_surer_it_is() -> None:
             dataclasses.replace(profile, activation_corners=profile.activation_corners * scale)
             for scale in np.linspace(0.1, 3, 200).tolist()
         ]
-        asked = [memory_columns(one, [gpu]) for one in scaled]
+        asked = [memory_columns(memory_parts(one), [gpu]) for one in scaled]
         nearest = min(asked, key=lambda one: abs(float(one.demand_bytes[0]) - 20e9))
         assert nearest.demand_bytes[0] == pytest.approx(20e9, rel=0.01)
         return float(nearest.oom_probability[0])
@@ -220,16 +228,16 @@ def test_ranks_of_experts_hold_their_own_alone() -> None:
     plan = MemoryPlan(
         data=8.0, expert=np.array([1.0, 2.0, 8.0]), expert_share=0.8, zero_stage=np.zeros(3)
     )
-    peaks = memory_columns(PROFILE, [gpu] * 3, plan=plan).demand_bytes
+    peaks = _planned(PROFILE, [gpu] * 3, plan).demand_bytes
     # Of 1 GB of parameters and 2 GB of state 0.8 are experts'; halves, then eighths are left.
     assert peaks[0] - peaks[1] > 3 * GB * 0.8 / 2
     assert peaks[0] - peaks[2] > 3 * GB * 0.8 * 7 / 8
     # Shared out over all, an expert on each rank is as much as a part of all experts.
     whole, split = (
-        memory_columns(
+        _planned(
             dataclasses.replace(PROFILE, largest_parameter_bytes=0.0),
             [gpu],
-            plan=MemoryPlan(data=8.0, expert=expert, expert_share=0.8, zero_stage=3.0),
+            MemoryPlan(data=8.0, expert=expert, expert_share=0.8, zero_stage=3.0),
         ).demand_bytes[0]
         for expert in (1.0, 8.0)
     )
@@ -240,9 +248,9 @@ def test_whole_experts_are_not_split_over_tensor_ranks() -> None:
     gpu = CATALOG.get("A100-SXM4-80GB")
     bare = dataclasses.replace(PROFILE, activation_corners=np.zeros(2), input_bytes=0.0)
     found = [
-        memory_columns(
+        _planned(
             bare, [gpu],
-            plan=MemoryPlan(data=data, tensor=2.0, expert=4.0, expert_share=0.8, zero_stage=0.0),
+            MemoryPlan(data=data, tensor=2.0, expert=4.0, expert_share=0.8, zero_stage=0.0),
         ).demand_bytes[0]
         for data in (2.0, 4.0)
     ]  # fmt: skip
@@ -272,7 +280,7 @@ def test_context_ranks_share_out_what_replicas_share_out() -> None:
     bare = dataclasses.replace(
         PROFILE, activation_corners=np.zeros(2), input_bytes=0.0, convolution_bytes=0.0
     )
-    fewer, more = memory_columns(bare, [gpu] * 2, plan=plan).demand_bytes
+    fewer, more = _planned(bare, [gpu] * 2, plan).demand_bytes
     # 2 GB of state in 2 parts or in 8, and 1 GB of the optimizer's temporaries as well.
     assert fewer - more == pytest.approx((2 + 1) * GB * (1 / 2 - 1 / 8))
 
@@ -329,7 +337,7 @@ def test_bounds_that_meet_leave_no_doubt() -> None:
     ],
 )
 def test_the_room_ends_where_a_step_no_longer_fits(bounds: ExcessBounds) -> None:
-    columns = memory_columns(PROFILE, [CATALOG.get("V100-SXM2-16GB")])
+    columns = memory_columns(memory_parts(PROFILE), [CATALOG.get("V100-SXM2-16GB")])
     columns = dataclasses.replace(columns, bounds=bounds)
     for share, expected in ((0.999, True), (1.001, False)):
         demand = share * (columns.demand_bytes + columns.room_bytes)
@@ -342,8 +350,12 @@ def test_half_of_a_data_set_on_the_device_is_divided_among_replicas() -> None:
     # Without gradients there are no buckets, in which replicas differ as well.
     bare = dataclasses.replace(PROFILE, gradient_bytes=0.0, gradient_corners=np.zeros(2))
     device = CATALOG.get("A100-SXM4-80GB")
+    replicas = np.array([1.0, 4.0])
     columns = memory_columns(
-        bare, [device] * 2, constants=constants_for(job), plan=MemoryPlan(data=np.array([1.0, 4.0]))
+        memory_parts(bare, MemoryPlan(data=replicas)),
+        [device] * 2,
+        constants=constants_for(job),
+        replicas=replicas,
     )
     # (1 + 1/1) / 2 - (1 + 1/4) / 2 = 0.375.
     apart = columns.demand_bytes[0] - columns.demand_bytes[1]
@@ -396,7 +408,7 @@ def test_scores_are_kept_where_attention_is_no_single_kernel() -> None:
     def demand(**software: str) -> float:
         job = Job(model="m", mode=Mode.TRAINING, batch_size=1, software=software)
         device = CATALOG.get("A100-SXM4-80GB")
-        found = memory_columns(profile, [device], constants=constants_for(job))
+        found = memory_columns(memory_parts(profile), [device], constants=constants_for(job))
         return float(found.demand_bytes[0])
 
     fused = demand(torch="2.4.0")

@@ -11,6 +11,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.graph.job import Job
 from perfmodel.placement.memory.memory import memory_columns
 from perfmodel.placement.memory.memory_demand import constants_for
+from perfmodel.placement.memory.memory_parts import memory_parts
 from perfmodel.placement.memory.memory_profile import MemoryProfile
 from perfmodel.training.placement_fits.fit_memory import fit_rows
 from perfmodel.training.placement_rows.memory_rows import MemoryRow
@@ -93,7 +94,9 @@ def test_no_answer_uses_its_own_measurement() -> None:
 
 def test_constants_of_the_package_have_what_an_answer_reads() -> None:
     constants = constants_for(None, fit_rows(ROWS))
-    columns = memory_columns(_profile(10), [CATALOG.get("RTX-3090")], constants=constants)
+    columns = memory_columns(
+        memory_parts(_profile(10)), [CATALOG.get("RTX-3090")], constants=constants
+    )
     assert columns.peak_bytes[0] > 4e9
 
 

@@ -158,10 +158,11 @@ class SingleSteps:
         batches = batch_shapes(here, np.array(known)[which[rows]])
         itself = batch_shapes(here, here)[:, 0]
         same_setting = (self._setting == setting) & (setting != "")
-        same = {
-            name: self._same(name, word)
-            for name, word in (("job", job), ("machine", machine), ("fabric", fabric))
-        }
+        same = {}
+        for name, word in (("job", job), ("machine", machine), ("fabric", fabric)):
+            words, have = self._seen.shared[name]
+            code = words.index(word) if word in words else -1
+            same[name] = (have[rows] == code).astype(np.float64)
         places = [same["machine" if field in OF_MACHINE else "fabric"] for field in Field]
         every = np.ones(len(rows))
         scopes = np.stack([[every, at, same["job"], same["job"] * at] for at in places])
@@ -189,12 +190,6 @@ class SingleSteps:
             found.append((mean, moves.reshape(len(Field), -1), slopes, compared))
         means, *others = (np.array(each) for each in zip(*found, strict=True))
         return _Surroundings(means.swapaxes(0, 1), *others)
-
-    def _same(self, name: str, word: str) -> FloatArray:
-        """Return 1 for each comparison of a row that has a word, else 0."""
-        known, which = self._seen.shared[name]
-        code = known.index(word) if word in known else -1
-        return np.asarray(which[self._posteriors[0].rows] == code, dtype=np.float64)
 
 
 def _together(shares: Sequence[float], found: Sequence[CalibratedStep]) -> CalibratedStep:
