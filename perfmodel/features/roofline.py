@@ -12,7 +12,7 @@ every node the whole cache C at ``CACHE_SPEEDUP`` times the memory bandwidth::
 
     bound_s = max(compute_s, (max(B - C, 0) + min(B, C) / CACHE_SPEEDUP) / bandwidth)
 
-Within a program of an accelerator (:mod:`.programs`) B is what comes from outside, and products
+Within a program of an accelerator (:func:`is_program`) B is what comes from outside, and products
 alone have FLOPs. Only priced nodes enter the bound; a node without a formula has no FLOPs, and
 its ``roofline_s`` is its operands and results over the bandwidth.
 """
@@ -27,10 +27,9 @@ import numpy.typing as npt
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.arrays import BoolArray, FloatArray
 from perfmodel.features.nodes import STATIC_COLUMNS, NodeTable, node_table
-from perfmodel.features.programs import is_program, outside_bytes
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.workload import Workload
-from perfmodel.types import LEARNED_COMPILERS, Engine, MemoryFormat, Mode, Precision
+from perfmodel.types import LEARNED_COMPILERS, Compiler, Engine, MemoryFormat, Mode, Precision
 
 #: Operands of so many bytes are computed with at full precision.
 _WIDE_ITEM_BYTES = 4.0
@@ -38,6 +37,14 @@ _WIDE_ITEM_BYTES = 4.0
 _FULL = (Precision.FP32, Precision.TF32)
 #: Under which name it lies with its graph.
 _KEPT = "_node_work"
+
+#: What is answered rests on it where no model has learned of an accelerator.
+PROGRAM_BASIS = "one efficiency, fitted to published inference on two NPUs"
+#: Share of their roofline that such programs reach: of 405 published steps of encoders, GPT-2 and
+#: ResNet-50 on two NPUs 0.42 and 0.37 in geometric mean (docs/adr/0067).
+PROGRAM_EFFICIENCY = 0.4
+#: Time of the host to call one, in seconds: that of an operator elsewhere (docs/adr/0067).
+PROGRAM_CALL_S = 30e-6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,7 +67,7 @@ class NodeWork:
         Whether it moves no data.
     outside_bytes, outside_wide_bytes : ndarray, shape (nodes,)
         What it reads that no other node wrote, and the part of it in fp32, see
-        :func:`~perfmodel.features.programs.outside_bytes`.
+        :func:`outside_bytes`.
     """
 
     flops: FloatArray
@@ -98,6 +105,30 @@ class NodeWork:
         """
         cast = 0.0 if precision in _FULL else self.outside_wide_bytes / 2
         return np.minimum(self.outside_bytes - cast, self.traffic_bytes)
+
+
+def outside_bytes(graph: Graph) -> tuple[FloatArray, FloatArray]:
+    """Return what each node reads that no other wrote: parameters, buffers and inputs.
+
+    Returns
+    -------
+    ndarray, shape (nodes,)
+        Bytes as they lie there, and those of them that are fp32: programs in 16 bits have cast
+        these before.
+    """
+    table = node_table(graph)
+    read = table.flow.in_writer < 0
+    nodes, tensors = table.flow.in_node[read], table.flow.in_tensor[read]
+    found = np.zeros((2, table.node_count))
+    np.add.at(found[0], nodes, table.size_bytes[tensors])
+    np.add.at(found[1], nodes, np.where(_is_wide(graph), table.size_bytes, 0.0)[tensors])
+    return found[0], found[1]
+
+
+def _is_wide(graph: Graph) -> BoolArray:
+    kinds = graph.kinds
+    wide = np.array([graph.tensors[one].dtype == "float32" for one in kinds.first_tensors], bool)
+    return np.asarray(wide[np.array(kinds.tensors, dtype=np.int64)])
 
 
 def node_work(graph: Graph) -> NodeWork:
@@ -152,6 +183,18 @@ def device_share(accelerator: AcceleratorSpec, threads: int | None) -> float:
     if threads is None or accelerator.kind != "cpu" or not cores:
         return 1.0
     return min(1.0, max(1, threads) / cores)
+
+
+def is_program(workload: Workload) -> bool:
+    """Tell whether one program runs a whole step; TPUs run nothing else.
+
+    NPUs and TPUs compile a whole graph: no host calls its operators, what they hand to each other
+    stays on the chip, vectors are worked on beside products, and parameters have been cast to the
+    type of the products. What is left to wait for is products, and what comes from outside.
+    """
+    kind = workload.accelerator.kind
+    compiled = kind == "tpu" or (kind == "npu" and workload.compiler is not Compiler.EAGER)
+    return compiled and workload.mode is Mode.INFERENCE
 
 
 def node_roofline(workload: Workload) -> NodeRoofline:

@@ -124,7 +124,7 @@ class ObservationIntake:
         for (stored, bounds), outcome in zip(kept, outcomes, strict=True):
             predicted = bounds.predicted
             is_new = outcome is Outcome.ADDED
-            if predicted is None or stored.reason or stored.ran_out or not is_new:
+            if predicted is None or stored.reason or not is_new:
                 continue
             self._dispatcher.metrics.observation(
                 bounds.kind,

@@ -9,8 +9,13 @@ import pytest
 import synthetic_workloads as made_up
 
 from perfmodel.estimator.single.analytical import LAUNCH_S, AnalyticalModel, explain_roofline
-from perfmodel.features.programs import PROGRAM_CALL_S, PROGRAM_EFFICIENCY, is_program
-from perfmodel.features.roofline import node_roofline, node_work
+from perfmodel.features.roofline import (
+    PROGRAM_CALL_S,
+    PROGRAM_EFFICIENCY,
+    is_program,
+    node_roofline,
+    node_work,
+)
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.members.efficiency import EfficiencyPredictor
 from perfmodel.types import Compiler, Mode, Precision

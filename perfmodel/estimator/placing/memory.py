@@ -29,7 +29,6 @@ from perfmodel.placement.memory.memory_parts import MemoryPlan, memory_parts
 from perfmodel.placement.plans.compiled_memory import compiled_memory_bytes
 from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice
 from perfmodel.placement.topology.topology import Offload, Plan
-from perfmodel.placement.transformers.transformer_shape import TransformerShape
 
 #: Deviation in logarithms of what is counted: of a few dozen published runs, whose batches are
 #: chosen to fill the memory, none needs more than it has, and the fullest fills 99 % of it.
@@ -138,20 +137,38 @@ def memory_on(prepared: PreparedJob, placement: ResolvedPlacement, kind: Kind) -
     return prepared.once(
         kind.accelerator,
         ("memory", kind.accelerator.name, kind.part, told_apart),
-        lambda: _compiled_memory(prepared, kind.held, plan)
-        or memory_cell(
-            prepared.memory_profile, kind.held, job=prepared.job,
-            constants=prepared.memory_constants, plan=plan, shape=_read_shape(prepared, plan),
-        ),
+        lambda: _counted_memory(prepared, kind.held, plan),
+    )
+
+
+def _counted_memory(
+    prepared: PreparedJob, accelerator: AcceleratorSpec, plan: Plan
+) -> MemoryColumns:
+    """Return the memory of one accelerator.
+
+    Parameters
+    ----------
+    accelerator : AcceleratorSpec
+        As much of it as the job gets.
+    plan : Plan
+        With its degree of data parallelism.
+    """
+    job, shape = prepared.job, None
+    if accelerator.kind == "tpu" and prepared.has_plan_engine:
+        # Steps of the captured program keep copies that a compiler fuses away: casts of scores over
+        # the vocabulary alone are several times as large.
+        training = TransformerTraining.of(job)
+        if training is not None:
+            needed = compiled_memory_bytes(training, job_choice(job, plan))
+            return compiled_columns(np.array([needed]), accelerator)
+    if plan.expert > 1 or Offload.ACTIVATIONS in plan.offload:
+        # It depends on the dimensions of the model, which its name may not tell.
+        training = transformer_training(prepared)
+        shape = None if training is None else training.shape
+    return memory_cell(
+        prepared.memory_profile, accelerator, job=job, constants=prepared.memory_constants,
+        plan=plan, shape=shape,
     )  # fmt: skip
-
-
-def _read_shape(prepared: PreparedJob, plan: Plan) -> TransformerShape | None:
-    """Return the dimensions of a model where its memory depends on them and its name has none."""
-    if plan.expert == 1 and Offload.ACTIVATIONS not in plan.offload:
-        return None
-    training = transformer_training(prepared)
-    return None if training is None else training.shape
 
 
 def replica_memory(
@@ -194,30 +211,6 @@ def replica_memory(
         np.searchsorted(place, np.arange(len(columns)))
     ]
     return peak_bytes[tightest], fits[tightest]
-
-
-def _compiled_memory(
-    prepared: PreparedJob, accelerator: AcceleratorSpec, plan: Plan
-) -> MemoryColumns | None:
-    """Return the memory of one accelerator; None where no compiled step is known.
-
-    Steps of the captured program keep copies that a compiler fuses away: casts of scores over the
-    vocabulary alone are several times as large.
-
-    Parameters
-    ----------
-    accelerator : AcceleratorSpec
-        As much of it as the job gets.
-    plan : Plan
-        With its degree of data parallelism.
-    """
-    if accelerator.kind != "tpu" or not prepared.has_plan_engine:
-        return None
-    training = TransformerTraining.of(prepared.job)
-    if training is None:
-        return None
-    needed = compiled_memory_bytes(training, job_choice(prepared.job, plan))
-    return compiled_columns(np.array([needed]), accelerator)
 
 
 def compiled_columns(needed_bytes: FloatArray, accelerator: AcceleratorSpec) -> MemoryColumns:

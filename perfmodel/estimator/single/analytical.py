@@ -7,8 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from perfmodel.features.nodes import node_table
-from perfmodel.features.programs import PROGRAM_CALL_S, PROGRAM_EFFICIENCY, is_program
-from perfmodel.features.roofline import node_roofline, step_bound_s
+from perfmodel.features.roofline import (
+    PROGRAM_CALL_S,
+    PROGRAM_EFFICIENCY,
+    is_program,
+    node_roofline,
+    step_bound_s,
+)
 from perfmodel.features.steps.step import Step
 from perfmodel.features.steps.step_table import FUSING
 from perfmodel.features.steps.step_work import step_work
@@ -47,7 +52,7 @@ class AnalyticalModel:
     """Answers ``(roofline + launches) / efficiency`` for any workload on any accelerator.
 
     Of a step that a compiler fuses the kernels count in place of the operators; one that runs as a
-    program of its accelerator (:mod:`perfmodel.features.programs`) is called once.
+    program of its accelerator (:func:`.is_program`) is called once.
 
     Parameters
     ----------

@@ -150,18 +150,17 @@ class _Search:
         # Of several jobs some may wait for their hosts and some not.
         if len(set(cells.job.tolist())) > 1:
             return [self._mean]
-        starts = [self._mean, self._bound_by(Field.HOST, cells.host_s)]
+        bounds = {Field.HOST: cells.host_s}
         if (cells.input_s > 0).all():
-            starts.append(self._bound_by(Field.FEED, cells.input_s))
-        return starts
-
-    def _bound_by(self, one: Field, least_s: FloatArray) -> FloatArray:
-        """Return the residual under which steps take as long as observed because of one field."""
-        alone = self._compared.mix[0] > 0
+            bounds[Field.FEED] = cells.input_s
+        starts, alone = [self._mean], self._compared.mix[0] > 0
         rows = self._compared.rows[alone]
-        bound = self._mean.copy()
-        bound[one, rows] = self._compared.values[alone] - np.log(least_s[rows])
-        return bound
+        for field, least_s in bounds.items():
+            # Steps take as long as observed because of this one.
+            start = self._mean.copy()
+            start[field, rows] = self._compared.values[alone] - np.log(least_s[rows])
+            starts.append(start)
+        return starts
 
     def from_residual(self, start: FloatArray) -> Posterior:
         """Return what is found from a residual, with widths under which it is probable."""

@@ -14,8 +14,12 @@ import numpy.typing as npt
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.nodes import OP_CLASSES, PHASES, NodeTable, node_table
-from perfmodel.features.programs import PROGRAM_CALL_S, PROGRAM_EFFICIENCY, is_program
-from perfmodel.features.roofline import node_roofline
+from perfmodel.features.roofline import (
+    PROGRAM_CALL_S,
+    PROGRAM_EFFICIENCY,
+    is_program,
+    node_roofline,
+)
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.members.step_calibration import non_negative_least_squares
 from perfmodel.predictors.predictor import Predictor, Sample

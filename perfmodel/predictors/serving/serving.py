@@ -20,7 +20,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import DamagedArtifactError
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.asked import Asked
-from perfmodel.features.programs import PROGRAM_BASIS, is_program
+from perfmodel.features.roofline import PROGRAM_BASIS, is_program
 from perfmodel.features.steps.step import Step
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.explanation import Accelerators, StepExplanation

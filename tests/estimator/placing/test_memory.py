@@ -10,13 +10,13 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator.facade import Estimator
 from perfmodel.estimator.jobs.capture import capture_in_process
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
-from perfmodel.estimator.placing.memory import _compiled_memory as compiled_memory
+from perfmodel.estimator.placing.memory import memory_on
 from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.memory.memory import memory_cell
 from perfmodel.placement.plan_steps.plan_cells import Checkpointing
 from perfmodel.placement.topology.parse import parse_placement
-from perfmodel.placement.topology.topology import Plan
 from perfmodel.types import Basis, Mode, Precision
 
 pytest.importorskip("torch")
@@ -68,13 +68,17 @@ def test_memory_of_a_compiled_step_is_below_that_of_the_program(estimator: Estim
 
 
 def test_what_is_no_language_model_on_a_tpu_keeps_its_own_memory(estimator: Estimator) -> None:
-    prepared = estimator.core.prepare(JOB)
-    spec = estimator.accelerators.get
-    assert compiled_memory(prepared, spec("A100-SXM4-80GB"), Plan(data=1)) is None
-    served = estimator.core.prepare(
-        Job(model="zoo/gpt3", model_kwargs=dict(JOB.model_kwargs), sequence_length=64)
-    )
-    assert compiled_memory(served, spec("TPU-v5e"), Plan(data=1)) is None
+    served = Job(model="zoo/gpt3", model_kwargs=dict(JOB.model_kwargs), sequence_length=64)
+    for job, text, keeps in (
+        (JOB, "A100-SXM4-80GB", True), (served, "TPU-v5e", True), (JOB, "TPU-v5e", False),
+    ):  # fmt: skip
+        prepared = estimator.core.prepare(job)
+        placement = estimator.core.resolve(parse_placement(text))
+        (kind,) = placement.kinds
+        own = memory_cell(prepared.memory_profile, kind.held, job=job).demand_bytes
+        found = memory_on(prepared, placement, kind).demand_bytes
+        assert bool(found[0] == own[0]) is keeps
+        assert found[0] <= own[0]
 
 
 def test_slices_are_answered_whole(estimator: Estimator) -> None:
