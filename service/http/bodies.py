@@ -11,6 +11,7 @@ import hashlib
 import zlib
 from collections.abc import Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -106,7 +107,13 @@ def json_response(content: Any, status_code: int = 200) -> Response:
     return Response(json_bytes(content), status_code=status_code, media_type="application/json")
 
 
-def etagged_response(request: Request, content: Any) -> Response:
+def etagged_response(
+    request: Request,
+    content: Any,
+    *,
+    media_type: str = "application/json",
+    headers: Mapping[str, str] = MappingProxyType({}),
+) -> Response:
     """Return an answer with its tag, or 304 without a body where the caller has it already.
 
     The tag is a hash of the bytes, so that it stays equal across restarts and workers as long as
@@ -118,38 +125,25 @@ def etagged_response(request: Request, content: Any) -> Response:
         Its ``If-None-Match`` holds the tags of what the caller has. A query by POST that changes
         nothing is treated like GET.
     content : object or bytes
-        What :func:`json_response` takes, or JSON that is written already.
+        What :func:`json_bytes` takes, or a body that is written already.
+    headers : mapping of str to str
+        Others that go with it, in lower case; ``cache-control`` stands over the usual one.
     """
-    if isinstance(content, bytes):
-        response = Response(content, media_type="application/json")
-    else:
-        response = json_response(content)
-    tag = etag_of(bytes(response.body))
-    if matches(request.headers.get("if-none-match", ""), tag):
-        response = Response(status_code=HTTPStatus.NOT_MODIFIED)
-    response.headers["etag"] = tag
+    body = content if isinstance(content, bytes) else json_bytes(content)
+    tag = f'W/"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
     # Ask again each time: a model, a price or an observation may have changed the answer.
-    response.headers["cache-control"] = "no-cache"
-    return response
+    told = {"etag": tag, "cache-control": "no-cache", **headers}
+    if _matches(request.headers.get("if-none-match", ""), tag):
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=told)
+    return Response(body, media_type=media_type, headers=told)
 
 
-def etag_of(body: bytes) -> str:
-    """Return the weak tag of a body: 96 bits of its BLAKE2b.
-
-    Examples
-    --------
-    >>> etag_of(b"{}") == etag_of(b"{}"), etag_of(b"{}") == etag_of(b"[]")
-    (True, False)
-    """
-    return f'W/"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
-
-
-def matches(if_none_match: str, tag: str) -> bool:
+def _matches(if_none_match: str, tag: str) -> bool:
     """Tell whether a list of tags holds one, weak or strong alike.
 
     Examples
     --------
-    >>> matches('"a", W/"b"', 'W/"a"'), matches("*", 'W/"a"'), matches("", 'W/"a"')
+    >>> _matches('"a", W/"b"', 'W/"a"'), _matches("*", 'W/"a"'), _matches("", 'W/"a"')
     (True, True, False)
     """
     if if_none_match.strip() == "*":

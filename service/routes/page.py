@@ -6,13 +6,12 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
 
 from fastapi import APIRouter, Request, Response
 
-from service.http.bodies import etag_of, matches
+from service.http.bodies import etagged_response
 from service.http.errors import not_found
 
 router = APIRouter()
@@ -107,11 +106,8 @@ def _page() -> PageFiles:
 
 
 def _tagged(request: Request, body: bytes, media_type: str, cache_control: str) -> Response:
-    tag = etag_of(body)
-    headers = {"etag": tag, "cache-control": cache_control, **SECURITY_HEADERS}
-    if matches(request.headers.get("if-none-match", ""), tag):
-        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-    return Response(body, media_type=media_type, headers=headers)
+    headers = {"cache-control": cache_control, **SECURITY_HEADERS}
+    return etagged_response(request, body, media_type=media_type, headers=headers)
 
 
 def read_page(folder: Path = FOLDER) -> PageFiles:
