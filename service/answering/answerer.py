@@ -17,6 +17,7 @@ from perfmodel.estimator.job_types.job_type_answers import answer_of_type
 from perfmodel.estimator.kernels.kernel_answers import KernelTable
 from perfmodel.estimator.tables.curve import Curve
 from perfmodel.estimator.tables.estimates import answer_cell, answer_from_memory
+from perfmodel.estimator.tables.filling import fill
 from perfmodel.estimator.tables.ranking import Ranking, RankQuestion
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
@@ -140,7 +141,8 @@ class Answerer:
         placements = [
             attempt(parse_placement, p, f"/placements/{i}") for i, p in enumerate(asked.placements)
         ]
-        answer = self.estimator.matrix(jobs, placements, seen, self.observed_jobs.strangers())
+        strangers = self.observed_jobs.strangers()
+        answer = fill(self.estimator.core, jobs, placements, seen, strangers).table()
         for cell in answer.errors:
             if cell.placement is not None and isinstance(cell.error, InvalidInputError):
                 point_at_text(cell.error, asked.placements[cell.placement])
@@ -156,7 +158,8 @@ class Answerer:
             except PerfModelError as error:
                 asked = error
         seen = self._seen_by_row([asked], {})
-        return self.estimator.matrix([asked], placements, seen, self.observed_jobs.strangers())
+        strangers = self.observed_jobs.strangers()
+        return fill(self.estimator.core, [asked], placements, seen, strangers).table()
 
     def curve(self, question: Any) -> Curve:
         """Answer one job over the number of accelerators."""
