@@ -23,10 +23,20 @@ MAX_TEXT = 1_000
 Word = TypeVar("Word", bound=StrEnum)
 
 
-def as_object(value: object, pointer: str, *, what: str) -> Mapping[str, Any]:
-    """Return an object, or refuse anything else."""
+def as_object(
+    value: object, pointer: str, *, what: str, known: Sequence[str] | None = None
+) -> Mapping[str, Any]:
+    """Return an object, or refuse anything else.
+
+    Parameters
+    ----------
+    known : sequence of str or None
+        Its fields: one with any other is refused.
+    """
     if not isinstance(value, Mapping):
         raise InvalidInputError(f"{what} must be an object; got {shown(value)}.", pointer=pointer)
+    if known is not None:
+        refuse_unknown(value, known, pointer)
     return value
 
 

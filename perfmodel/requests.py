@@ -16,7 +16,7 @@ from perfmodel.graph.job_form import (
     REFERENCES,
     parse_job,
 )
-from perfmodel.json_values import MAX_COUNT, as_object, refuse_unknown
+from perfmodel.json_values import MAX_COUNT, as_object
 from perfmodel.placement.calibration.observation import (
     MOST_OBSERVATIONS,
     Observation,
@@ -94,8 +94,7 @@ def parse_query(request: object) -> Query:
 
 
 def _query(request: object) -> Query:
-    fields = as_object(request, "", what="A request")
-    refuse_unknown(fields, _FIELDS, "")
+    fields = as_object(request, "", what="A request", known=_FIELDS)
     for name in _FIELDS[:2]:
         if name not in fields:
             raise InvalidInputError(f"A request needs the field {name!r}.", pointer=f"/{name}")

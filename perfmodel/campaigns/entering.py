@@ -17,7 +17,7 @@ from perfmodel.devices.cpu_facts import CPU_PREFIX
 from perfmodel.devices.spec import Kind
 from perfmodel.errors import InvalidInputError, MeasurementError, UnknownAcceleratorError
 from perfmodel.graph.job import Job, stated_fields
-from perfmodel.json_values import as_object, as_text, refuse_unknown
+from perfmodel.json_values import as_object, as_text
 from perfmodel.profilers.steps.arithmetic import refuse_quantised
 from perfmodel.store.campaigns import CampaignStore
 from perfmodel.store.campaigns.campaign_records import NewTask
@@ -137,8 +137,7 @@ def enter_request(
     InvalidInputError
         Anything in it that cannot be read; ``pointer`` says where.
     """
-    fields = as_object(value, "", what="A campaign")
-    refuse_unknown(fields, _FIELDS, "")
+    fields = as_object(value, "", what="A campaign", known=_FIELDS)
     jobs = _listed(fields.get("jobs"), "jobs")
     words = _listed(fields.get("accelerators", [ANY]), "accelerators")
     title = fields.get("title") or ""

@@ -9,7 +9,7 @@ from typing import Any
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job, stated_fields
 from perfmodel.graph.job_form import parse_job
-from perfmodel.json_values import as_count, as_number, as_object, as_word, refuse_unknown
+from perfmodel.json_values import as_count, as_number, as_object, as_word
 from perfmodel.zoo.resolve import check_job
 
 #: Most of a campaign: one that is larger is better several.
@@ -88,8 +88,7 @@ def parse_policy(value: object, *, pointer: str = "/policy") -> CampaignPolicy:
     InvalidInputError
         An unknown field, or a value that it cannot have.
     """
-    fields = as_object(value, pointer, what="A policy")
-    refuse_unknown(fields, _FIELDS, pointer)
+    fields = as_object(value, pointer, what="A policy", known=_FIELDS)
     read = {
         name: _read(name, stated, f"{pointer}/{name}")
         for name, stated in fields.items()

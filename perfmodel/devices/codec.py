@@ -15,7 +15,6 @@ from perfmodel.json_values import (
     as_number,
     as_object,
     as_text,
-    refuse_unknown,
     shown,
 )
 
@@ -100,7 +99,7 @@ def spec_from_dict(plain: Mapping[str, Any], *, pointer: str = "") -> Accelerato
 
 
 def _check_field_names(plain: Mapping[str, Any], pointer: str) -> None:
-    refuse_unknown(as_object(plain, pointer, what="An accelerator"), _FIELDS, pointer)
+    as_object(plain, pointer, what="An accelerator", known=_FIELDS)
     for name in _REQUIRED:
         if plain.get(name) is None:
             raise InvalidInputError(

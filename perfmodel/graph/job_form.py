@@ -328,16 +328,14 @@ def _version(name: str, value: object, pointer: str) -> str:
 
 
 def _sample_costs(value: object, pointer: str) -> dict[str, float]:
-    fields = as_object(value, pointer, what="input")
-    refuse_unknown(fields, INPUT_FIELDS, pointer)
+    fields = as_object(value, pointer, what="input", known=INPUT_FIELDS)
     return {
         name: as_number(name, item, f"{pointer}/{name}", least=0.0) for name, item in fields.items()
     }
 
 
 def _adaptation(value: object, pointer: str) -> dict[str, Any]:
-    fields = as_object(value, pointer, what="adaptation")
-    refuse_unknown(fields, ADAPTATION_FIELDS, pointer)
+    fields = as_object(value, pointer, what="adaptation", known=ADAPTATION_FIELDS)
     for name in ADAPTATION_FIELDS[:3]:
         if name not in fields:
             raise InvalidInputError(f"adaptation needs {name!r}.", pointer=f"{pointer}/{name}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 from perfmodel.errors import DamagedArtifactError
@@ -25,10 +24,9 @@ class StateLog:
     What was read is remembered, since it never changes: to look again costs one list.
     """
 
-    def __init__(self, files: FileStore, name: str, *, clock: Callable[[], str] = utc_now) -> None:
+    def __init__(self, files: FileStore, name: str) -> None:
         self._files = files
         self._folder = f"{name}/{STATES}"
-        self._clock = clock
         self._known: dict[str, Change] = {}
 
     def history(self) -> History:
@@ -76,7 +74,7 @@ class StateLog:
             state=state,
             action=action,
             by=by,
-            at=self._clock(),
+            at=utc_now(),
             why=why,
             previous=previous,
         )

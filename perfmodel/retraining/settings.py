@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.json_values import as_flag, as_number, as_object, refuse_unknown
+from perfmodel.json_values import as_flag, as_number, as_object
 from perfmodel.predictors.registry import PREDICTORS
 from perfmodel.training.gate.evidence import Margins
 
@@ -86,8 +86,7 @@ def parse_settings(value: object, *, pointer: str = "/settings") -> RetrainSetti
     InvalidInputError
         An unknown field, or a value that it cannot have.
     """
-    stated = as_object(value, pointer, what="Settings of a retraining")
-    refuse_unknown(stated, _FIELDS, pointer)
+    stated = as_object(value, pointer, what="Settings of a retraining", known=_FIELDS)
     return RetrainSettings(
         **{name: _read(name, one, f"{pointer}/{name}") for name, one in stated.items()}
     )
@@ -130,8 +129,7 @@ def _member(name: str, pointer: str) -> str:
 def _numbers(
     value: object, known: tuple[str, ...], pointer: str, *, whole: bool
 ) -> Mapping[str, Any]:
-    stated = as_object(value, pointer, what="This setting")
-    refuse_unknown(stated, known, pointer)
+    stated = as_object(value, pointer, what="This setting", known=known)
     return {
         name: _whole(name, one, 1, f"{pointer}/{name}")
         if whole or name in ("least_steps", "resamples", "seed")

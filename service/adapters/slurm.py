@@ -29,7 +29,6 @@ from perfmodel.json_values import (
     as_number,
     as_object,
     as_text,
-    refuse_unknown,
     shown,
 )
 from perfmodel.placement.topology.parse import parse_placement
@@ -148,8 +147,7 @@ def _best(matrix: Table) -> int | None:
 
 
 def _read(question: Any) -> _Asked:
-    fields = as_object(question, "", what="A request")
-    refuse_unknown(fields, _FIELDS, "")
+    fields = as_object(question, "", what="A request", known=_FIELDS)
     for name in ("job", "candidates"):
         if fields.get(name) is None:
             raise InvalidInputError(f"A request needs the field {name!r}.", pointer=f"/{name}")

@@ -18,7 +18,6 @@ from perfmodel.json_values import (
     as_number,
     as_object,
     as_text,
-    refuse_unknown,
     shown,
 )
 from perfmodel.placement.calibration.observation import Observation
@@ -225,8 +224,9 @@ def read_rank(question: Any) -> AskedRank | AskedPlans:
             "placements must be a list that is not empty; or give placement and search.",
             pointer="/placements",
         )
-    limits = as_object(fields.get("constraints") or {}, "/constraints", what="constraints")
-    refuse_unknown(limits, _CONSTRAINTS, "/constraints")
+    limits = as_object(
+        fields.get("constraints") or {}, "/constraints", what="constraints", known=_CONSTRAINTS
+    )
     criteria = [criterion.value for criterion in Criterion]
     return AskedRank(
         job=job,
@@ -272,8 +272,9 @@ def _read_search(fields: Mapping[str, Any], job: Job) -> AskedPlans:
             )
     if fields.get("placement") is None:
         raise InvalidInputError("A search needs a placement.", pointer="/placement")
-    wanted = as_object(fields.get("search") or {}, "/search", what="search")
-    refuse_unknown(wanted, ("global_batch_size", "most"), "/search")
+    wanted = as_object(
+        fields.get("search") or {}, "/search", what="search", known=("global_batch_size", "most")
+    )
     batch = wanted.get("global_batch_size")
     return AskedPlans(
         job=job,
@@ -287,8 +288,7 @@ def _read_search(fields: Mapping[str, Any], job: Job) -> AskedPlans:
 
 
 def _fields(question: Any, known: tuple[str, ...], needed: tuple[str, ...]) -> Mapping[str, Any]:
-    fields = as_object(question, "", what="A request")
-    refuse_unknown(fields, known, "")
+    fields = as_object(question, "", what="A request", known=known)
     for name in needed:
         if fields.get(name) is None:
             raise InvalidInputError(f"A request needs the field {name!r}.", pointer=f"/{name}")

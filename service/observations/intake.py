@@ -165,8 +165,7 @@ class ObservationIntake:
             ``key`` is the hash of the content, unless they are given. Sent again with another
             ``expires_in_s`` it is the same observation.
         """
-        fields = as_object(value, pointer, what="An observation")
-        refuse_unknown(fields, _FIELDS, pointer)
+        fields = as_object(value, pointer, what="An observation", known=_FIELDS)
         stated = {name: one for name, one in fields.items() if one is not None}
         if "job" not in stated:
             raise InvalidInputError(

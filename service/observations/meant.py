@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.json_values import as_object, refuse_unknown, shown
+from perfmodel.json_values import as_object, shown
 from perfmodel.requests import parse_job
 from perfmodel.store.state.observation_records import ObservationFilter, ObservationState
 from service.schemas.question_bodies import MOST_OF_A_KEY
@@ -69,8 +69,7 @@ def state_of(body: Any) -> ObservationState:
     InvalidInputError
         It asks for something else.
     """
-    fields = as_object(body, "", what="A change of observations")
-    refuse_unknown(fields, ("state",), "")
+    fields = as_object(body, "", what="A change of observations", known=("state",))
     words = [ObservationState.EXCLUDED.value, ObservationState.ACCEPTED.value]
     if fields.get("state") not in words:
         raise InvalidInputError(

@@ -8,7 +8,7 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.json_values import as_object, refuse_unknown
+from perfmodel.json_values import as_object
 from perfmodel.store.state.jobs import StoredJob
 from service.access.access_policy import caller_of, owner_shown
 from service.dispatch.dispatcher import Dispatcher, dispatcher_of
@@ -88,8 +88,7 @@ def job(request: Request, ref: str) -> Response:
 
 
 def _register(dispatcher: Dispatcher, body: Any, owner: str) -> tuple[StoredJob, bool]:
-    fields = as_object(body, "", what="A request")
-    refuse_unknown(fields, ("job",), "")
+    fields = as_object(body, "", what="A request", known=("job",))
     if fields.get("job") is None:
         raise InvalidInputError("A request needs the field 'job'.", pointer="/job")
     answerer, state = dispatcher.models.serving, dispatcher.state

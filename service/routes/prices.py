@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from perfmodel.client.records import Price
 from perfmodel.errors import InvalidInputError
-from perfmodel.json_values import as_number, as_object, as_text, refuse_unknown
+from perfmodel.json_values import as_number, as_object, as_text
 from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import etagged_response, json_of, json_response
 from service.http.documentation import json_body, problems
@@ -44,8 +44,7 @@ def prices(request: Request) -> Response:
 )
 async def put_price(request: Request, accelerator: str) -> Response:
     """Set what an hour of one accelerator costs; any of its names will do."""
-    fields = as_object(await json_of(request), "", what="A price")
-    refuse_unknown(fields, ("per_hour", "currency"), "")
+    fields = as_object(await json_of(request), "", what="A price", known=("per_hour", "currency"))
     if "per_hour" not in fields:
         raise InvalidInputError("A price needs the field 'per_hour'.", pointer="/per_hour")
     currency = as_text("currency", fields.get("currency", "USD"), "/currency")

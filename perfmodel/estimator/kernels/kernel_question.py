@@ -15,7 +15,6 @@ from perfmodel.json_values import (
     as_number,
     as_object,
     as_text,
-    refuse_unknown,
 )
 from perfmodel.placement.collectives.collective_constants import Collective
 
@@ -96,8 +95,7 @@ def parse_kernels(question: object) -> KernelsQuestion:
     >>> found.kernels[0].shape["k"]
     64.0
     """
-    fields = as_object(question, "", what="A request")
-    refuse_unknown(fields, _FIELDS, "")
+    fields = as_object(question, "", what="A request", known=_FIELDS)
     kernels, accelerators = (_listed(fields, name) for name in _FIELDS)
     cells = len(kernels) * len(accelerators)
     if cells > MOST_CELLS:
@@ -122,8 +120,7 @@ def parse_kernel(value: object, pointer: str = "") -> KernelQuestion:
     InvalidInputError
         A field or extent that is missing, unknown or out of range; ``pointer`` says which.
     """
-    fields = as_object(value, pointer, what="A kernel")
-    refuse_unknown(fields, _OF_A_KERNEL, pointer)
+    fields = as_object(value, pointer, what="A kernel", known=_OF_A_KERNEL)
     op = as_known_text("op", fields.get("op"), (*EXTENTS, *_COLLECTIVES), f"{pointer}/op")
     if op in _COLLECTIVES:
         _refuse(fields, ("precision", "implementation"), "a collective", pointer)
@@ -155,8 +152,7 @@ def _shape(
     op: str, known: Extents, fields: Mapping[str, Any], precision: str, pointer: str
 ) -> Mapping[str, float]:
     here = f"{pointer}/shape"
-    stated = as_object(fields.get("shape"), here, what="shape")
-    refuse_unknown(stated, known.names, here)
+    stated = as_object(fields.get("shape"), here, what="shape", known=known.names)
     missing = [name for name in known.needed if stated.get(name) is None]
     if missing:
         raise InvalidInputError(

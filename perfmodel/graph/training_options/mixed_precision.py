@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.json_values import as_known_text, as_object, refuse_unknown
+from perfmodel.json_values import as_known_text, as_object
 from perfmodel.types import Precision
 
 #: Bytes of a number of each type that something is kept or sent in.
@@ -60,8 +60,7 @@ class MixedPrecision:
         >>> read.reduce.value, read.buffer.value, read.kept_over_computed
         ('fp32', 'bf16', 2.0)
         """
-        fields = as_object(value, pointer, what="mixed_precision")
-        refuse_unknown(fields, cls.__slots__, pointer)
+        fields = as_object(value, pointer, what="mixed_precision", known=cls.__slots__)
         stated = {name: one for name, one in fields.items() if one is not None}
         if "parameter" not in stated:
             raise InvalidInputError(

@@ -16,7 +16,6 @@ from perfmodel.json_values import (
     as_flag,
     as_number,
     as_object,
-    refuse_unknown,
     shown,
 )
 from perfmodel.placement.topology.parse import parse_placement
@@ -102,7 +101,7 @@ _FIELDS = (
 )
 
 
-def parse_observations(value: object, *, pointer: str = "/observations") -> tuple[Observation, ...]:
+def parse_observations(value: object) -> tuple[Observation, ...]:
     """Read a list of observations; null means none.
 
     Parameters
@@ -122,13 +121,13 @@ def parse_observations(value: object, *, pointer: str = "/observations") -> tupl
         return ()
     if not isinstance(value, list | tuple):
         raise InvalidInputError(
-            f"observations must be a list; got {shown(value)}.", pointer=pointer
+            f"observations must be a list; got {shown(value)}.", pointer="/observations"
         )
     if len(value) > MOST_OBSERVATIONS:
         raise InvalidInputError(
-            f"At most {MOST_OBSERVATIONS} observations; got {len(value)}.", pointer=pointer
+            f"At most {MOST_OBSERVATIONS} observations; got {len(value)}.", pointer="/observations"
         )
-    return tuple(parse_observation(item, f"{pointer}/{i}") for i, item in enumerate(value))
+    return tuple(parse_observation(item, f"/observations/{i}") for i, item in enumerate(value))
 
 
 def parse_matrix_observations(value: object, jobs: int) -> dict[int, tuple[Observation, ...]]:
@@ -170,8 +169,7 @@ def parse_matrix_observations(value: object, jobs: int) -> dict[int, tuple[Obser
 
 def parse_observation(value: object, pointer: str) -> Observation:
     """Read one observation; as :func:`parse_observations`."""
-    fields = as_object(value, pointer, what="An observation")
-    refuse_unknown(fields, _FIELDS, pointer)
+    fields = as_object(value, pointer, what="An observation", known=_FIELDS)
     for name in ("placement", "batch_size"):
         if fields.get(name) is None:
             raise InvalidInputError(

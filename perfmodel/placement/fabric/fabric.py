@@ -92,7 +92,6 @@ class Fabric:
         placement: Placement,
         catalog: Catalog | None = None,
         *,
-        pointer: str = "/placement",
         latencies: Mapping[str, float] | None = None,
     ) -> Fabric:
         """Look up a placement.
@@ -112,9 +111,9 @@ class Fabric:
         InvalidPlacementError
             A link that the accelerator has not, or a plan that does not fit the placement.
         """
-        plan = check_placement(placement, pointer=pointer)
+        plan = check_placement(placement)
         known = Catalog.default() if catalog is None else catalog
-        hosts, said = _look_up_hosts(placement, known, pointer, latencies)
+        hosts, said = _look_up_hosts(placement, known, latencies)
         warnings, linked = tuple(said), hosts
         network = placement.network if placement.host_count > 1 else None
         if placement.host_count > 1 and network is None:
@@ -222,7 +221,6 @@ class Fabric:
 def _look_up_hosts(
     placement: Placement,
     catalog: Catalog,
-    pointer: str,
     latencies: Mapping[str, float] | None,
 ) -> tuple[tuple[Hosts, ...], dict[str, None]]:
     """Return the hosts of a placement with their accelerators and links looked up.
@@ -236,7 +234,7 @@ def _look_up_hosts(
     found: list[Hosts] = []
     said: dict[str, None] = {}
     for position, node in enumerate(placement.nodes):
-        here = f"{pointer}/nodes/{position}"
+        here = f"/placement/nodes/{position}"
         try:
             spec = catalog.get(node.accelerator)
             if latencies is None:

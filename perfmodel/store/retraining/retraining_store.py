@@ -152,7 +152,7 @@ class RetrainingStore(LeasedStore):
         )
         return self._give_up(MOST_ATTEMPTS, state=RetrainingState.FAILED.value, reason=reason)
 
-    def cancel(self, name: str, *, reason: str = "It was cancelled.") -> bool:
+    def cancel(self, name: str) -> bool:
         """End an open retraining without a result.
 
         Returns
@@ -161,7 +161,11 @@ class RetrainingStore(LeasedStore):
             False where none of that name is open, or its version is being published.
         """
         is_open = (_TABLE.name == name, _TABLE.state.in_(_OPEN), _TABLE.version.is_(None))
-        ended = {"state": RetrainingState.CANCELLED.value, "reason": reason, "updated_at": now()}
+        ended = {
+            "state": RetrainingState.CANCELLED.value,
+            "reason": "It was cancelled.",
+            "updated_at": now(),
+        }
         return self._write(update(RETRAININGS).where(*is_open).values(**ended)) > 0
 
     def _due(self, connection: Connection) -> Select[tuple[int]]:

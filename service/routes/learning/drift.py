@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from perfmodel.campaigns.doubted import doubted_jobs, enter_doubted
 from perfmodel.campaigns.policy import parse_policy
 from perfmodel.feedback.drift_state import MOST_ALARMS
-from perfmodel.json_values import as_object, refuse_unknown
+from perfmodel.json_values import as_object
 from service.access.access_policy import caller_of
 from service.dispatch.dispatcher import dispatcher_of
 from service.feedback.drift_report import DriftReport
@@ -69,8 +69,9 @@ async def campaign(request: Request) -> Response:
 
     Those come first that tell most, unless the policy says another order.
     """
-    fields = as_object(await json_of(request), "", what="A campaign of what is doubted")
-    refuse_unknown(fields, ("policy",), "")
+    fields = as_object(
+        await json_of(request), "", what="A campaign of what is doubted", known=("policy",)
+    )
     policy = parse_policy({"order": "adaptive", **(fields.get("policy") or {})})
     state, caller = dispatcher_of(request).state, caller_of(request)
 

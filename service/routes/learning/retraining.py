@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 from fastapi import APIRouter, Query, Request, Response
 
 from perfmodel.errors import InvalidInputError, OvertakenError, UnknownPredictorError
-from perfmodel.json_values import as_object, as_text, refuse_unknown
+from perfmodel.json_values import as_object, as_text
 from perfmodel.predictors.registry import PREDICTORS
 from perfmodel.retraining.settings import JOINT_SETTINGS, parse_settings
 from perfmodel.retraining.told import retraining_to_dict
@@ -175,8 +175,7 @@ def cancel(request: Request, name: str) -> Response:
 
 
 def _asked(body: object) -> tuple[str, str, dict[str, Any]]:
-    fields = as_object(body, "", what="A retraining")
-    refuse_unknown(fields, _FIELDS, "")
+    fields = as_object(body, "", what="A retraining", known=_FIELDS)
     model = as_text("model", fields.get("model", "default"), "/model")
     if not is_safe_name(model) or len(model) > 100:
         raise InvalidInputError(

@@ -31,7 +31,7 @@ from perfmodel.placement.calibration.residual_prior import (
     placement_shapes,
 )
 from perfmodel.placement.calibration.step_cells import SingleStep
-from perfmodel.placement.calibration.step_response import Field, Responded, Response
+from perfmodel.placement.calibration.step_response import Field, Response
 from perfmodel.placement.estimate import StepNumbers
 from perfmodel.placement.plain_numbers import PlainNumbers
 
@@ -124,15 +124,12 @@ class SingleSteps:
             shared = slopes.take(self._fields).dot(around.compared[at] * pairs)
             taken = shared.dot(posterior.precision).dot(shared)
             left = float((slopes * slopes).dot(variances[at]) - taken)
-            found.append(CalibratedStep(responded.parts, self._log_sd(responded, left)))
+            parts, noise = responded.parts, self._noise
+            exposed_share = parts.exposed_communication_s / parts.step_time_s
+            cell = noise.compute**2 + noise.sync**2 + (noise.sync_share * exposed_share) ** 2
+            log_sd = noise.inflation * math.sqrt(max(left + cell, 0.0) + noise.repeat**2)
+            found.append(CalibratedStep(parts, log_sd))
         return found[0] if len(found) == 1 else _together(self._shares, found)
-
-    def _log_sd(self, found: Responded, unknown: float) -> float:
-        """Return the standard deviation of a step from the variance left of its residual."""
-        noise, parts = self._noise, found.parts
-        exposed_share = parts.exposed_communication_s / parts.step_time_s
-        cell = noise.compute**2 + noise.sync**2 + (noise.sync_share * exposed_share) ** 2
-        return noise.inflation * math.sqrt(max(unknown + cell, 0.0) + noise.repeat**2)
 
     def _around(self, step: SingleStep) -> _Surroundings:
         words = self._words
