@@ -174,8 +174,12 @@ def revised(prepared: PreparedJob, spec: AcceleratorSpec, prediction: Prediction
     prediction = with_narrow_products(prepared, spec, prediction)
     factor = prepared.step.time_factor
     if factor != 1.0:
-        low_s, time_s, high_s = (number * factor for number in numbers)
-        prediction = replace(prediction, low_s=low_s, time_s=time_s, high_s=high_s)
+        prediction = replace(
+            prediction,
+            low_s=factor * prediction.low_s,
+            time_s=factor * prediction.time_s,
+            high_s=factor * prediction.high_s,
+        )
     if prepared.has_plan_engine:
         prediction = single_with_plan_engine(prepared, spec, prediction)
     if has_engine_law(prepared.job, spec):

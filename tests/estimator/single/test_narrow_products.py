@@ -10,6 +10,7 @@ import pytest
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.jobs.captured_step import CapturedStep
+from perfmodel.estimator.jobs.repeated_batches import RepeatedBatches
 from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.graph.job import Job
@@ -30,7 +31,11 @@ class _OneProduct:
             for i, role in enumerate(roles)
         )
         node = Node(op="mm", phase=Phase.FORWARD, inputs=(0, 1), outputs=(2,))
-        return CapturedStep(graph=Graph(nodes=(node,), tensors=tensors))
+        more = job.accumulation_steps
+        return CapturedStep(
+            graph=Graph(nodes=(node,), tensors=tensors),
+            repeated=RepeatedBatches(count=more) if more > 1 else None,
+        )
 
 
 class _SurprisedByTypes:
@@ -51,11 +56,13 @@ class _SurprisedByTypes:
         ]
 
 
-def _step_s(precision: Precision, accelerator: str, time_s: float = 1e-3) -> float:
+def _step_s(
+    precision: Precision, accelerator: str, time_s: float = 1e-3, *, micro_batches: int = 1
+) -> float:
     estimator = Estimator(
         accelerators=Catalog.default(), model=_SurprisedByTypes(time_s), graphs=_OneProduct()
     )
-    job = Job(model="zoo/one", precision=precision)
+    job = Job(model="zoo/one", precision=precision, accumulation_steps=micro_batches)
     return estimator.estimate(job, parse_placement(accelerator)).step_time_s
 
 
@@ -70,6 +77,11 @@ def test_a_step_saves_what_the_peak_of_its_products_saves() -> None:
 def test_no_step_is_slower_for_a_higher_peak(precision: Precision, accelerator: str) -> None:
     in_16_bits = _step_s(Precision.FP16, accelerator)
     assert _step_s(precision, accelerator) <= in_16_bits
+
+
+def test_every_micro_batch_saves_it() -> None:
+    once_s = _step_s(Precision.FP8, "L4", 3e-3)
+    assert _step_s(Precision.FP8, "L4", 3e-3, micro_batches=4) == pytest.approx(4 * once_s)
 
 
 def test_no_step_shrinks_by_more_than_its_products() -> None:
