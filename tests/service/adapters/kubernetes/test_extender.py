@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from service.adapters.kubernetes.extender import Args, host_priorities
 from service.adapters.kubernetes.pods import JobName, Pod
 from service.adapters.kubernetes.rates import RETRY_S, Cell
+from service.answering import answerer
 
 PREFIX = "/kubernetes/scheduler"
 NODES = [node("n1", H100), node("n2", T4), node("n3", H100), node("cpu-1", None)]
@@ -176,7 +177,7 @@ def test_a_defect_changes_nothing(
     def broken(*args: object) -> None:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(app.state.dispatcher.estimator, "matrix", broken)
+    monkeypatch.setattr(answerer, "fill", broken)
     a_pod = pod(job_text(batch_size=77))
     assert set(_scores(client, extender_args(a_pod, NODES)).values()) == {5}
     monkeypatch.setattr(app.state.kubernetes, "_judge", broken)

@@ -22,6 +22,7 @@ from service.adapters.kubernetes.rates import (
     Device,
     RateCache,
 )
+from service.answering import answerer
 from service.routes.accelerators import EXAMPLE
 
 NAME = JobName(text=job_text("timm/resnet18", batch_size=5))
@@ -29,16 +30,15 @@ T4, H100 = Device(name="T4", count=1), Device(name="H100-SXM5-80GB", count=1)
 
 
 @pytest.fixture
-def asked(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Count the placements of each call of the estimator."""
-    estimator = app.state.dispatcher.estimator
-    matrix, calls = estimator.matrix, []
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Count the placements of each table that is filled."""
+    fill, calls = answerer.fill, []
 
-    def counted(jobs: Any, placements: Any, *more: Any) -> Any:
+    def counted(core: Any, jobs: Any, placements: Any, *more: Any) -> Any:
         calls.append(len(placements))
-        return matrix(jobs, placements, *more)
+        return fill(core, jobs, placements, *more)
 
-    monkeypatch.setattr(estimator, "matrix", counted)
+    monkeypatch.setattr(answerer, "fill", counted)
     return calls
 
 
