@@ -248,6 +248,11 @@ def _with_memory(
     )
 
 
+def bounds_of(observed: ObservedJob | None) -> JobBounds:
+    """Return by how much observed steps exceed the memory they had, if there are any."""
+    return NO_BOUNDS if observed is None else observed.bounds
+
+
 def prior_of(job: Job) -> ResidualPrior:
     """Return what is believed of a job's residual before it is observed.
 

@@ -17,10 +17,10 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.evidence.observed import corrected_at_batches
-from perfmodel.estimator.evidence.observed_job import ObservedJob
+from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of
 from perfmodel.estimator.evidence.tight_cells import NO_CELLS, RAN_OUT_WARNING
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.memory import NO_BOUNDS, compiled_columns
+from perfmodel.estimator.placing.memory import compiled_columns
 from perfmodel.estimator.placing.split_replica import (
     SPLIT_BY_MEGATRON_WARNING,
     answered_parts,
@@ -119,8 +119,7 @@ class CapturedRoom:
         )
         grown = (1 - fixed) * larger * self._left(columns) + fixed * one_layer
         needed, fits = np.zeros(len(choices)), np.ones(len(choices), dtype=np.bool_)
-        kinds = self.placement.kinds
-        bounds = NO_BOUNDS if self.observed is None else self.observed.bounds
+        kinds, bounds = self.placement.kinds, bounds_of(self.observed)
         for rows, schedule, several in _alike(choices):
             parts = self._parts(columns.take(rows), schedule, several=several)
             for kind in kinds:
