@@ -17,6 +17,11 @@ _VARIANTS: Mapping[str, str] = MappingProxyType(
         "_reshape_alias": "view",
         "view_copy": "view",
         "_index_put_impl": "index_put",
+        **{
+            f"{library}_batch_norm{phase}": f"native_batch_norm{phase}"
+            for library in ("cudnn", "miopen")
+            for phase in ("", "_backward")
+        },
     }
 )
 

@@ -104,7 +104,9 @@ def kernel_events(trace: Trace) -> Iterator[OperatorEvent]:
     """
     operators, kernels = trace.operators, trace.kernels
     outermost = _outermost_dispatched(trace)
-    owner = np.where(kernels.operator >= 0, outermost[kernels.operator], UNKNOWN)
+    owner = np.full(len(kernels), UNKNOWN, dtype=np.int64)
+    launched = kernels.operator >= 0
+    owner[launched] = outermost[kernels.operator[launched]]
     crossing = np.array(
         [_CROSSING.search(name) is not None for name in trace.names], dtype=np.bool_
     )

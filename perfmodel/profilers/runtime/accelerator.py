@@ -124,20 +124,14 @@ class AcceleratorRuntime(DeviceRuntime):
 
         Left out: steps that look at values on the host, which no capture allows.
         """
-        graph_type = getattr(self._accelerator, "Graph", None)
-        if graph_type is None:
-            raise MeasurementError(
-                f"PyTorch {self._torch.__version__} has no torch.accelerator.Graph: install a "
-                "newer one, or measure without device graphs."
-            )
-        graph, stream = graph_type(), self._torch.Stream(self.torch_device)
+        graph, captured = self._new_graph(stream := self._torch.Stream(self.torch_device))
         self.synchronise()
         try:
             with stream:
                 for _ in range(_STEPS_BEFORE_CAPTURE):
                     step()
             self.synchronise()
-            with stream, graph:
+            with stream, captured:
                 step()
         except RuntimeError as error:
             if self.is_out_of_memory(error):
@@ -148,6 +142,22 @@ class AcceleratorRuntime(DeviceRuntime):
         self.synchronise()
         replay: Callable[[], object] = graph.replay
         return replay
+
+    def _new_graph(self, stream: Any) -> tuple[Any, Any]:
+        """Return an empty graph, and the context in which work on a stream is put into it.
+
+        Only from 2.12 on PyTorch has a generic one; before, the module of the backend has it.
+        """
+        if generic := getattr(self._accelerator, "Graph", None):
+            return (graph := generic()), graph
+        backend = self._torch.get_device_module(self.torch_device)
+        for name in ("CUDAGraph", "XPUGraph"):
+            if own := getattr(backend, name, None):
+                return (graph := own()), backend.graph(graph, stream=stream)
+        raise MeasurementError(
+            f"PyTorch {self._torch.__version__} has no graphs of this device: install a newer one, "
+            "or measure without device graphs."
+        )
 
     @property
     def telemetry(self) -> Telemetry:
