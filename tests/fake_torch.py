@@ -40,8 +40,9 @@ class FakeTorch:
     OutOfMemoryError = FakeOutOfMemoryError
 
     def __init__(
-        self, *, kind: str = "cuda", hip: str | None = None, count: int = 1, **properties: Any
-    ) -> None:
+        self, *, kind: str = "cuda", hip: str | None = None, count: int = 1,
+        generic_graphs: bool = True, **properties: Any,
+    ) -> None:  # fmt: skip
         self.version = SimpleNamespace(hip=hip)
         self.queue_s = 0.0
         self.waits = 0
@@ -62,12 +63,17 @@ class FakeTorch:
             max_memory_allocated=lambda index: self._peak[0],
             max_memory_reserved=lambda index: self._peak[1],
             empty_cache=self._empty,
-            Graph=lambda: FakeGraph(self),
         )
+        self._module = SimpleNamespace(get_device_properties=lambda index: self.properties)
+        if generic_graphs:
+            self.accelerator.Graph = lambda: FakeGraph(self)
+        else:  # as in 2.11
+            self._module.CUDAGraph = lambda: FakeGraph(self)
+            self._module.graph = lambda graph, *, stream: graph
         self.recording: FakeGraph | None = None
 
     def get_device_module(self, kind: str) -> Any:
-        return SimpleNamespace(get_device_properties=lambda index: self.properties)
+        return self._module
 
     def Event(self, device: str, *, enable_timing: bool) -> Any:  # noqa: N802
         assert enable_timing

@@ -106,12 +106,14 @@ def absorb_parts(
 def canonical_op(op: str) -> str:
     """Return the name under which variants of one operator are compared.
 
-    In-place and plain forms are one, and so are the implementations of attention.
+    In-place and plain forms are one, and so are the implementations of attention and of batch norm.
 
     Examples
     --------
     >>> canonical_op("relu_"), canonical_op("_scaled_dot_product_flash_attention_for_cpu")
     ('relu', 'scaled_dot_product_attention')
+    >>> canonical_op("cudnn_batch_norm_backward")
+    'native_batch_norm_backward'
     """
     if op.startswith(("_scaled_dot_product", "scaled_dot_product")):
         return "scaled_dot_product_attention" + ("_backward" if op.endswith("_backward") else "")

@@ -93,6 +93,17 @@ def test_kernels_go_to_the_call_that_a_graph_has_a_node_for() -> None:
     assert joined.joined_share == pytest.approx(51 / 88)
 
 
+def test_kernels_of_a_replayed_graph_have_no_call_and_keep_their_names() -> None:
+    step = Step()
+    step.kernel("sgemm", 40)
+    step.kernel("vectorized_elementwise", 10)
+    joined = DeviceOperators([step.trace()]).join(two_layers())
+    assert not joined.times_s
+    assert {name: round(s * 1e6) for name, s in joined.unjoined_s.items()} == {
+        "sgemm": 40, "vectorized_elementwise": 10,
+    }  # fmt: skip
+
+
 def test_busy_time_leaves_out_where_the_device_waited() -> None:
     # 5 + 1 + 40 us, a gap of 20, then 10 + 30 + 2.
     assert busy_seconds(eager_step()) == pytest.approx(88e-6)

@@ -1,0 +1,137 @@
+"""How the installed model answers for steps that were profiled, which it learned nothing of.
+
+    python benchmarks/profiled.py H200-SXM [--models models] [--out profiles] [--each]
+
+Every step measured on a device is asked of the model as any user would ask, its records unknown.
+Printed are mean and median relative errors of step times, mean bias, how many throughputs lie in
+their interval, and the median of predicted memory over what the allocator reserved: of all steps, of
+those that the device bounds (busy more than two thirds of the step) and of those that the host
+bounds, by mode, precision and basis. A model that was trained or adapted with the records is not
+judged by this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from perfmodel import Estimator, parse_request
+from perfmodel.placement.estimate import Estimate
+from perfmodel.records import StepRecord
+from perfmodel.store.profiles import ProfileStore
+
+#: A step is bound by its host where the device waits longer than this share of it.
+HOST_BOUND = 1.0 / 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A profiled step and its answer."""
+
+    step: StepRecord
+    answer: Estimate
+
+    @property
+    def ratio(self) -> float:
+        """Predicted over measured step time."""
+        return self.answer.step_time_s / self.step.step_time_s
+
+    @property
+    def inside(self) -> bool:
+        """Whether the measured throughput lies in the interval."""
+        told = self.answer.throughput
+        measured = self.step.batch_size / self.step.step_time_s
+        return told.low <= measured <= told.high
+
+    @property
+    def idle(self) -> float:
+        """Share of the step in which the device waits."""
+        return 1.0 - (self.step.device_busy_s or self.step.step_time_s) / self.step.step_time_s
+
+    @property
+    def memory_ratio(self) -> float | None:
+        """Predicted over measured peak of the allocator."""
+        told, measured = self.answer.memory.peak_bytes, self.step.reserved_memory_bytes
+        return told / measured if told and measured else None
+
+
+def judged(device: str, folder: Path, models: Path) -> list[Judged]:
+    """Answer for every step of a device that was measured the compiler's usual way."""
+    estimator = Estimator.from_folder(models)
+    steps = ProfileStore(folder).steps(device)
+    return [
+        Judged(
+            step=step,
+            answer=estimator.estimate(
+                *parse_request({"job": dict(step.job), "placement": f"1x{device}"})
+            ),
+        )
+        for step in steps
+        if not step.execution
+    ]
+
+
+def summed_up(name: str, found: Sequence[Judged]) -> str:
+    """Return one line of the table."""
+    ratios = np.array([one.ratio for one in found])
+    memory = [one.memory_ratio for one in found if one.memory_ratio is not None]
+    return (
+        f"{name:<24} {len(found):>5} {np.mean(np.abs(ratios - 1)):>7.1%} "
+        f"{np.median(np.abs(ratios - 1)):>7.1%} {math.exp(np.log(ratios).mean()) - 1:>+8.1%} "
+        f"{np.mean([one.inside for one in found]):>7.1%} "
+        f"{(np.median(memory) if memory else math.nan):>9.2f}"
+    )
+
+
+def groups(found: Iterable[Judged], key: Callable[[Judged], str]) -> dict[str, list[Judged]]:
+    """Return steps by a word each."""
+    by: dict[str, list[Judged]] = defaultdict(list)
+    for one in found:
+        by[key(one)].append(one)
+    return dict(sorted(by.items()))
+
+
+def main() -> None:
+    """Print how far answers are off."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("device")
+    parser.add_argument("--models", type=Path, default=Path("models"))
+    parser.add_argument("--out", type=Path, default=Path("profiles"), help="folder of the records")
+    parser.add_argument("--each", action="store_true", help="print every step, worst first")
+    asked = parser.parse_args()
+    found = judged(asked.device, asked.out, asked.models)
+    if not found:
+        raise SystemExit(f"{asked.out} holds no steps of {asked.device}.")
+    print(
+        f"{'':<24} {'steps':>5} {'error':>7} {'median':>7} {'bias':>8} {'inside':>7} {'memory':>9}"
+    )
+    print(summed_up("all", found))
+    keys: list[Callable[[Judged], str]] = [
+        lambda one: "bound by the host" if one.idle > HOST_BOUND else "bound by the device",
+        lambda one: one.step.mode.value,
+        lambda one: one.step.precision.value,
+        lambda one: one.answer.basis,
+    ]
+    for key in keys:
+        for name, some in groups(found, key).items():
+            print(summed_up(f"  {name}", some))
+    if asked.each:
+        for one in sorted(found, key=lambda one: -abs(math.log(one.ratio))):
+            step = one.step
+            print(
+                f"{one.ratio:6.2f} {1e3 * step.step_time_s:8.2f} ms, idle {one.idle:4.0%}, memory "
+                f"{one.memory_ratio or math.nan:5.2f}  {step.model} {step.mode} {step.batch_size} "
+                f"{step.precision} {step.memory_format} {step.compiler} {one.answer.basis}"
+            )
+
+
+if __name__ == "__main__":
+    main()
