@@ -4,8 +4,8 @@
 
 Every step measured on a device is asked of the model as any user would ask, its records unknown.
 Printed are mean and median relative errors of step times, mean bias, how many throughputs lie in
-their interval, and the median of predicted memory over what the allocator reserved: of all steps, of
-those that the device bounds (busy more than two thirds of the step) and of those that the host
+their interval, and the median of predicted memory over what the allocator reserved: of all steps,
+of those that the device bounds (busy more than two thirds of the step) and of those that the host
 bounds, by mode, precision and basis. A model that was trained or adapted with the records is not
 judged by this.
 """
