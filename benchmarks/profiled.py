@@ -2,7 +2,7 @@
 
     python benchmarks/profiled.py H200-SXM [--models models] [--out profiles] [--each]
 
-Every step measured on a device is asked of the model as any user would ask, its records unknown.
+Every step measured on a device is asked of the model as a bare step, its records unknown.
 Printed are mean and median relative errors of step times, mean bias, how many throughputs lie in
 their interval, and the median of predicted memory over what the allocator reserved: of all steps,
 of those that the device bounds (busy more than two thirds of the step) and of those that the host
@@ -69,7 +69,7 @@ def judged(device: str, folder: Path, models: Path) -> list[Judged]:
         Judged(
             step=step,
             answer=estimator.estimate(
-                *parse_request({"job": dict(step.job), "placement": f"1x{device}"})
+                *parse_request({"job": {**step.job, "script": False}, "placement": f"1x{device}"})
             ),
         )
         for step in steps

@@ -15,8 +15,8 @@ workspaces grow with it. ``f`` and ``F`` belong to workloads that were measured:
 length hold more than the average one that is captured, and a data set may lie on the device,
 divided in part among replicas (:func:`held_share`). A workload that was never measured has
 ``f = 1`` and ``F = 0``, and the other amounts come from a fit in which all workloads have; there
-``R`` holds what scripts keep too, so that inference has the other ``R``. Where the gradients and
-temporaries of the optimizer are more than the maximum, they stand in its place.
+``R`` holds what scripts keep too, so that inference and bare steps have the other ``R``. Where the
+gradients and temporaries of the optimizer are more than the maximum, they stand in its place.
 
 ``R``, ``f``, ``F``, ``rho``, ``kappa``, ``beta`` and ``omega`` are fitted on what monitors of
 devices showed. A CPU has no such allocator: there ``D`` is the tensors and the process.
@@ -206,8 +206,9 @@ def constants_for(job: Job | None, constants: Mapping[str, Any] | None = None) -
     """Return the constants for a job: of measured workloads, or common ones for all others.
 
     Training of a workload that was never measured may keep gigabytes beside its tensors, which the
-    common runtime of a device holds in the mean. Inference has no such script around it: the
-    runtime is the context alone. No inference was measured, so that it is no surer for that.
+    common runtime of a device holds in the mean. Inference, and training that is said to be bare
+    (``script`` false), has no such script around it: the runtime is the context alone. Neither was
+    among the runs of the fit, so that they are no surer for that.
 
     Parameters
     ----------
@@ -227,6 +228,8 @@ def _fitted_for(job: Job | None, constants: Mapping[str, Any]) -> Mapping[str, A
     unmeasured = {"factor": 1.0, "held_bytes": 0.0}
     if job is not None and job.mode is Mode.INFERENCE:
         return {**constants, "deviation": common["deviation"], **unmeasured}
+    if job is not None and job.script is False:
+        return {**common, "runtime_bytes": constants["runtime_bytes"], **unmeasured}
     known = None if job is None else constants.get("workloads", {}).get(job.model)
     if job is None or known is None:
         return {**common, **unmeasured}

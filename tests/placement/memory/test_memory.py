@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from perfmodel import Estimator, parse_request
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.ir import Graph, Node, Tensor
@@ -26,6 +29,7 @@ from perfmodel.placement.memory.memory_demand import constants_for
 from perfmodel.placement.memory.memory_parts import MemoryPlan, memory_parts
 from perfmodel.placement.memory.memory_profile import MemoryProfile, tensors_of
 from perfmodel.placement.topology.topology import Plan
+from perfmodel.store.profiles import ProfileStore
 from perfmodel.types import Mode, Phase, Precision, Role
 
 CATALOG = Catalog.default()
@@ -374,6 +378,35 @@ def test_a_pass_of_inference_holds_a_context_and_no_script() -> None:
         )
         assert serves is not None and trains is not None
         assert 1.8e9 < serves < 2.2e9 < trains
+
+
+def test_training_that_is_said_to_be_bare_holds_no_script_either() -> None:
+    profile, spec = tensors_of(1e9), CATALOG.get("V100-SXM2-16GB")
+    peaks = {
+        script: memory_estimate(
+            profile, spec, job=Job(model="timm/resnet18", mode=Mode.TRAINING, script=script)
+        ).peak_bytes
+        for script in (None, True, False)
+    }
+    assert peaks[None] == peaks[True]
+    assert peaks[False] is not None and 1.8e9 < peaks[False] < 2.2e9
+    # What scripts keep on a V100 is gigabytes.
+    assert peaks[None] is not None and peaks[None] > peaks[False] + 2e9
+
+
+def test_bare_training_fits_an_h200_as_it_was_measured() -> None:
+    """Peaks that the allocator reserved, and 0.67 GB of context, of steps in ``profiles``."""
+    answers = Estimator.from_folder("models")
+    steps = ProfileStore(Path("profiles")).steps("H200-SXM")
+    errors = []
+    for step in steps:
+        if step.mode is Mode.TRAINING and not step.execution and step.reserved_memory_bytes:
+            question = {"job": {**step.job, "script": False}, "placement": "1xH200-SXM"}
+            told = answers.estimate(*parse_request(question)).memory.peak_bytes
+            assert told is not None
+            errors.append(told / (step.reserved_memory_bytes + 0.67e9) - 1)
+    assert len(errors) >= 15
+    assert statistics.fmean(map(abs, errors)) < 0.06
 
 
 def test_inference_is_as_unsure_as_a_workload_never_seen() -> None:
