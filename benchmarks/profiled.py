@@ -1,19 +1,23 @@
 """How the installed model answers for steps that were profiled, which it learned nothing of.
 
-    python benchmarks/profiled.py H200-SXM [--models models] [--out profiles] [--each]
+    python benchmarks/profiled.py H200-SXM [--models models] [--out profiles] [--each] [--probes 10]
 
 Every step measured on a device is asked of the model as a bare step, its records unknown.
 Printed are mean and median relative errors of step times, mean bias, how many throughputs lie in
 their interval, and the median of predicted memory over what the allocator reserved: of all steps,
 of those that the device bounds (busy more than two thirds of the step) and of those that the host
 bounds, by mode, precision and basis. A model that was trained or adapted with the records is not
-judged by this.
+judged by this. ``--probes`` adapts it to so many of the steps, drawn at random three times, and
+judges the others before and after.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import random
+import shutil
+import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -24,7 +28,9 @@ import numpy as np
 from perfmodel import Estimator, parse_request
 from perfmodel.placement.estimate import Estimate
 from perfmodel.records import StepRecord
+from perfmodel.store.artifacts import latest
 from perfmodel.store.profiles import ProfileStore
+from perfmodel.training.adapt import adapt_model, usable_probes
 
 #: A step is bound by its host where the device waits longer than this share of it.
 HOST_BOUND = 1.0 / 3.0
@@ -97,6 +103,31 @@ def groups(found: Iterable[Judged], key: Callable[[Judged], str]) -> dict[str, l
     return dict(sorted(by.items()))
 
 
+def print_adapted(
+    before: Sequence[Judged], device: str, folder: Path, models: Path, n: int
+) -> None:
+    """Print how the other steps are answered before and after some are taken into account."""
+    samples = usable_probes(ProfileStore(folder), device).samples
+    for seed in (1, 2, 3):
+        some = random.Random(seed).sample(samples, min(n, len(samples)))
+        taken = {one.step_time_s for one in some}
+        with tempfile.TemporaryDirectory() as scratch:
+            copy = Path(scratch) / "models"
+            shutil.copytree(models, copy)
+            adapt_model(latest(copy, "default").folder, some, copy)
+            after = judged(device, folder, copy)
+        for word, found in (("before", before), ("after", after)):
+            others = [one for one in found if one.step.step_time_s not in taken]
+            print(summed_up(f"{word} {len(some)} probes, {seed}", others))
+            for name, part in groups(others, bound).items():
+                print(summed_up(f"  {name}", part))
+
+
+def bound(one: Judged) -> str:
+    """Return what bounds a step."""
+    return "bound by the host" if one.idle > HOST_BOUND else "bound by the device"
+
+
 def main() -> None:
     """Print how far answers are off."""
     parser = argparse.ArgumentParser(
@@ -106,6 +137,7 @@ def main() -> None:
     parser.add_argument("--models", type=Path, default=Path("models"))
     parser.add_argument("--out", type=Path, default=Path("profiles"), help="folder of the records")
     parser.add_argument("--each", action="store_true", help="print every step, worst first")
+    parser.add_argument("--probes", type=int, help="steps that the model is adapted to")
     asked = parser.parse_args()
     found = judged(asked.device, asked.out, asked.models)
     if not found:
@@ -115,7 +147,7 @@ def main() -> None:
     )
     print(summed_up("all", found))
     keys: list[Callable[[Judged], str]] = [
-        lambda one: "bound by the host" if one.idle > HOST_BOUND else "bound by the device",
+        bound,
         lambda one: one.step.mode.value,
         lambda one: one.step.precision.value,
         lambda one: one.answer.basis,
@@ -123,6 +155,8 @@ def main() -> None:
     for key in keys:
         for name, some in groups(found, key).items():
             print(summed_up(f"  {name}", some))
+    if asked.probes:
+        print_adapted(found, asked.device, asked.out, asked.models, asked.probes)
     if asked.each:
         for one in sorted(found, key=lambda one: -abs(math.log(one.ratio))):
             step = one.step

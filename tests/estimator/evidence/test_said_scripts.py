@@ -48,8 +48,12 @@ def test_an_unobserved_script_takes_longer_and_says_so(estimator: Estimator, pla
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_an_unobserved_bare_step_is_the_predicted_one(estimator: Estimator, place):
-    assert estimator.estimate(BARE, place) == estimator.estimate(JOB, place)
+def test_an_unobserved_bare_step_is_the_predicted_one_but_for_what_scripts_keep(
+    estimator: Estimator, place
+):
+    bare, usual = estimator.estimate(BARE, place), estimator.estimate(JOB, place)
+    assert replace(bare, memory=usual.memory) == usual
+    assert 0 < bare.memory.peak_bytes < usual.memory.peak_bytes
 
 
 def test_one_observation_of_a_bare_step_leaves_little_open(estimator: Estimator):
