@@ -146,7 +146,7 @@ class AcceleratorRuntime(DeviceRuntime):
     def _new_graph(self, stream: Any) -> tuple[Any, Any]:
         """Return an empty graph, and the context in which work on a stream is put into it.
 
-        Only from 2.12 on PyTorch has a generic one; before, the module of the backend has it.
+        PyTorch 2.11 has no generic one; there the module of the backend has its own.
         """
         if generic := getattr(self._accelerator, "Graph", None):
             return (graph := generic()), graph
