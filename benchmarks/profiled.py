@@ -1,10 +1,12 @@
 """How the installed model answers for steps that were profiled, which it learned nothing of.
 
     python benchmarks/profiled.py H200-SXM [--models models] [--out profiles] [--each] [--probes 10]
+        [--context-bytes 0.67e9]
 
 Every step measured on a device is asked of the model as a bare step, its records unknown.
 Printed are mean and median relative errors of step times, mean bias, how many throughputs lie in
-their interval, and the median of predicted memory over what the allocator reserved: of all steps,
+their interval, and of predicted memory over what the allocator reserved and the driver's context
+takes (``--context-bytes``) the median and the mean distance from 1: of all steps,
 of those that the device bounds (busy more than two thirds of the step) and of those that the host
 bounds, by mode, precision and basis. A model that was trained or adapted with the records is not
 judged by this. ``--probes`` adapts it to so many of the steps, drawn at random three times, and
@@ -42,6 +44,7 @@ class Judged:
 
     step: StepRecord
     answer: Estimate
+    context_bytes: float
 
     @property
     def ratio(self) -> float:
@@ -62,18 +65,19 @@ class Judged:
 
     @property
     def memory_ratio(self) -> float | None:
-        """Predicted over measured peak of the allocator."""
+        """Predicted memory over what the allocator reserved and the context takes."""
         told, measured = self.answer.memory.peak_bytes, self.step.reserved_memory_bytes
-        return told / measured if told and measured else None
+        return told / (measured + self.context_bytes) if told and measured else None
 
 
-def judged(device: str, folder: Path, models: Path) -> list[Judged]:
+def judged(device: str, folder: Path, models: Path, context_bytes: float) -> list[Judged]:
     """Answer for every step of a device that was measured the compiler's usual way."""
     estimator = Estimator.from_folder(models)
     steps = ProfileStore(folder).steps(device)
     return [
         Judged(
             step=step,
+            context_bytes=context_bytes,
             answer=estimator.estimate(
                 *parse_request({"job": {**step.job, "script": False}, "placement": f"1x{device}"})
             ),
@@ -91,7 +95,8 @@ def summed_up(name: str, found: Sequence[Judged]) -> str:
         f"{name:<24} {len(found):>5} {np.mean(np.abs(ratios - 1)):>7.1%} "
         f"{np.median(np.abs(ratios - 1)):>7.1%} {math.exp(np.log(ratios).mean()) - 1:>+8.1%} "
         f"{np.mean([one.inside for one in found]):>7.1%} "
-        f"{(np.median(memory) if memory else math.nan):>9.2f}"
+        f"{(np.median(memory) if memory else math.nan):>9.2f} "
+        f"{(np.mean(np.abs(np.array(memory) - 1)) if memory else math.nan):>7.1%}"
     )
 
 
@@ -115,7 +120,7 @@ def print_adapted(
             copy = Path(scratch) / "models"
             shutil.copytree(models, copy)
             adapt_model(latest(copy, "default").folder, some, copy)
-            after = judged(device, folder, copy)
+            after = judged(device, folder, copy, before[0].context_bytes)
         for word, found in (("before", before), ("after", after)):
             others = [one for one in found if one.step.step_time_s not in taken]
             print(summed_up(f"{word} {len(some)} probes, {seed}", others))
@@ -138,12 +143,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("profiles"), help="folder of the records")
     parser.add_argument("--each", action="store_true", help="print every step, worst first")
     parser.add_argument("--probes", type=int, help="steps that the model is adapted to")
+    parser.add_argument("--context-bytes", type=float, default=0.0, help="what the driver takes")
     asked = parser.parse_args()
-    found = judged(asked.device, asked.out, asked.models)
+    found = judged(asked.device, asked.out, asked.models, asked.context_bytes)
     if not found:
         raise SystemExit(f"{asked.out} holds no steps of {asked.device}.")
     print(
-        f"{'':<24} {'steps':>5} {'error':>7} {'median':>7} {'bias':>8} {'inside':>7} {'memory':>9}"
+        f"{'':<24} {'steps':>5} {'error':>7} {'median':>7} {'bias':>8} {'inside':>7} {'memory':>9} {'off':>7}"
     )
     print(summed_up("all", found))
     keys: list[Callable[[Judged], str]] = [
