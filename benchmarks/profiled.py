@@ -149,7 +149,8 @@ def main() -> None:
     if not found:
         raise SystemExit(f"{asked.out} holds no steps of {asked.device}.")
     print(
-        f"{'':<24} {'steps':>5} {'error':>7} {'median':>7} {'bias':>8} {'inside':>7} {'memory':>9} {'off':>7}"
+        f"{'':<24} {'steps':>5} {'error':>7} {'median':>7} {'bias':>8} {'inside':>7} "
+        f"{'memory':>9} {'off':>7}"
     )
     print(summed_up("all", found))
     keys: list[Callable[[Judged], str]] = [

@@ -228,13 +228,14 @@ def _fitted_for(job: Job | None, constants: Mapping[str, Any]) -> Mapping[str, A
     unmeasured = {"factor": 1.0, "held_bytes": 0.0}
     if job is not None and job.mode is Mode.INFERENCE:
         return {**constants, "deviation": common["deviation"], **unmeasured}
-    if job is not None and job.script is False:
-        return {**common, "runtime_bytes": constants["runtime_bytes"], **unmeasured}
+    is_bare = job is not None and job.script is False
     known = None if job is None else constants.get("workloads", {}).get(job.model)
     if job is None or known is None:
-        return {**common, **unmeasured}
+        runtime = {"runtime_bytes": constants["runtime_bytes"]} if is_bare else {}
+        return {**common, **runtime, **unmeasured}
     factor = known["half" if is_half(job) else "full"] * (known["older"] if is_older(job) else 1.0)
-    return {**constants, "factor": factor, "held_bytes": known["held_bytes"]}
+    held_bytes = 0.0 if is_bare else known["held_bytes"]
+    return {**constants, "factor": factor, "held_bytes": held_bytes}
 
 
 def is_half(job: Job) -> bool:

@@ -394,6 +394,19 @@ def test_training_that_is_said_to_be_bare_holds_no_script_either() -> None:
     assert peaks[None] is not None and peaks[None] > peaks[False] + 2e9
 
 
+@pytest.mark.parametrize("model", [*fitted("memory")["workloads"], "timm/resnet18"])
+def test_a_bare_step_never_takes_more_than_its_script(model: str) -> None:
+    spec, profile = CATALOG.get("V100-SXM2-16GB"), tensors_of(8e9)
+    for precision in (Precision.FP32, Precision.AMP_FP16):
+        job = Job(model=model, mode=Mode.TRAINING, precision=precision)
+        usual, bare = (
+            memory_estimate(profile, spec, job=dataclasses.replace(job, script=script)).peak_bytes
+            for script in (None, False)
+        )
+        assert usual is not None and bare is not None
+        assert bare < usual
+
+
 def test_bare_training_fits_an_h200_as_it_was_measured() -> None:
     """Peaks that the allocator reserved, and 0.67 GB of context, of steps in ``profiles``."""
     answers = Estimator.from_folder("models")
