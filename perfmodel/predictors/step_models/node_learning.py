@@ -47,8 +47,8 @@ from perfmodel.predictors.step_models.node_settings import NodeNetSettings
 _TICK_S = 1e-9
 #: Logarithm of what a call of an eager framework takes before anything is learned, in LAUNCH_S.
 _FIRST_CALL = math.log(16.0)
-#: Constants that hosts have in common. Each is a number by itself, which has to go all its way
-#: alone, where a layer says the same with many weights: they go at a higher rate.
+#: Constants that all hosts have in common, and at how much higher a rate they learn: each goes its
+#: way alone, where a layer says the same with many weights.
 _OF_HOSTS, _FASTER = ("calls", "by_setting"), 10.0
 _OF_LAUNCH = torch.eye(EFFECTS)[LAUNCH]
 #: Which columns of the rates tell devices apart, and how much of the blur each takes.
@@ -248,7 +248,11 @@ def _loss(
         error, torch.zeros_like(error), reduction="none", delta=tolerance
     )
     fit = (weight * robust).sum() / weight.sum() / tolerance
-    return fit + settings.shrinkage * (network.effect**2).mean()
+    of_hosts = (network.calls - network.calls.mean()).square().sum()
+    of_hosts = of_hosts + network.by_setting.square().sum()
+    return (
+        fit + settings.shrinkage * (network.effect**2).mean() + settings.host_shrinkage * of_hosts
+    )
 
 
 def _optimizer(

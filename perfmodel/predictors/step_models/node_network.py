@@ -16,9 +16,9 @@ the step to it, ``(W_s / t_s)^(p - 1)`` and ``(L_s / t_s)^(p - 1)``: what a row 
 (a part of one inside a fused kernel). A host takes equally long to call for large and for small
 work, in every precision and layout: ``o_j`` is a constant of the sort of the row, and ``w_s`` of
 the settings that change what a host runs through (:data:`HOST_SETTINGS`). Free in every row, calls
-would explain what the device does, and the other way round: only their sum is measured. ``x_i`` is what a slow path costs
-(:mod:`perfmodel.features.steps.slow_paths`). ``u_d`` are the effects of a device:
-learned for a device with records, regressed on the facts of the device for all others; records
+would explain what the device does, and the other way round: only their sum is measured. ``x_i`` is
+what a slow path costs (:mod:`perfmodel.features.steps.slow_paths`). ``u_d`` are the effects of a
+device: learned for a device with records, regressed on the facts of the device for all others; records
 of operators alone teach those of contraction and traffic, not that of launches. ``v_s``
 are the settings with some of their products, and S what they do to rows of the sort j. The
 neighbourhood enters as shares of what a node reads and of who reads it, one hop of message
