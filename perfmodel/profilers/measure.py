@@ -6,12 +6,10 @@ import platform
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from perfmodel.devices.codec import spec_to_dict
-from perfmodel.devices.drivers.device_facts import DeviceFacts
 from perfmodel.devices.extras import installed_version
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import OutOfDeviceMemoryError, first_line
@@ -57,7 +55,7 @@ def measure_job(
     device = runtime or open_runtime(settings.device)
     with _named_lack_of_memory(job, accelerator, device):
         prepared = prepare_job(job, settings, threads=settings.threads)
-        return run_job(prepared, job, accelerator, settings, device).finish()
+        return finish_job(prepared.run(device), job, accelerator, settings)
 
 
 def prepare_job(job: Job, settings: MeasureSettings, *, threads: int) -> PreparedRun:
@@ -68,33 +66,9 @@ def prepare_job(job: Job, settings: MeasureSettings, *, threads: int) -> Prepare
     return _prepare(job.compiler)(job, settings)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecordedJob:
-    """A job that has been run: all that is written down of it, before it is read.
-
-    Plain data, so that another process may finish it.
-    """
-
-    job: Job
-    accelerator: AcceleratorSpec
-    settings: MeasureSettings
-    run: RecordedRun
-    facts: DeviceFacts
-
-    def finish(self) -> tuple[Measurement, Graph]:
-        """Return the measurement with its graph; asks the device nothing."""
-        run = self.run.finish()
-        measured = _measurement(self.job, run, self.accelerator, self.settings, self.facts)
-        return measured, run.graph
-
-
 def run_job(
-    prepared: PreparedRun,
-    job: Job,
-    accelerator: AcceleratorSpec,
-    settings: MeasureSettings,
-    device: DeviceRuntime,
-) -> RecordedJob:
+    prepared: PreparedRun, job: Job, accelerator: AcceleratorSpec, device: DeviceRuntime
+) -> RecordedRun:
     """Run a prepared job on its device.
 
     Raises
@@ -103,10 +77,15 @@ def run_job(
         The memory of the device does not suffice.
     """
     with _named_lack_of_memory(job, accelerator, device):
-        run = prepared.run(device)
-    return RecordedJob(
-        job=job, accelerator=accelerator, settings=settings, run=run, facts=device.facts
-    )
+        return prepared.run(device)
+
+
+def finish_job(
+    recorded: RecordedRun, job: Job, accelerator: AcceleratorSpec, settings: MeasureSettings
+) -> tuple[Measurement, Graph]:
+    """Return the measurement of a job that was run, with its graph; asks the device nothing."""
+    run = recorded.finish(job)
+    return _measurement(job, run, accelerator, settings), run.graph
 
 
 @contextmanager
@@ -156,7 +135,6 @@ def _measurement(
     run: ProfiledRun,
     accelerator: AcceleratorSpec,
     settings: MeasureSettings,
-    facts: DeviceFacts,
 ) -> Measurement:
     recorded = run.recorded
     timing, reading = recorded.timing, recorded.timing.telemetry
@@ -180,12 +158,12 @@ def _measurement(
         accelerator=accelerator.name,
         step_time_s=timing.median_s,
         peak_memory_bytes=recorded.memory.allocated_bytes,
-        provenance=_provenance(accelerator, settings, run, facts),
+        provenance=_provenance(accelerator, settings, recorded, run.operators.total_s),
         execution=settings.execution,
         device_time_s=timing.device_s,
         device_busy_s=run.device_busy_s,
         reserved_memory_bytes=recorded.memory.reserved_bytes,
-        power_limit_w=reading.power_limit_w or facts.power_limit_w,
+        power_limit_w=reading.power_limit_w or recorded.facts.power_limit_w,
     )
     return Measurement(
         step=step,
@@ -196,20 +174,23 @@ def _measurement(
 
 
 def _provenance(
-    accelerator: AcceleratorSpec, settings: MeasureSettings, run: ProfiledRun, facts: DeviceFacts
+    accelerator: AcceleratorSpec,
+    settings: MeasureSettings,
+    recorded: RecordedRun,
+    operators_s: float,
 ) -> Provenance:
-    timing, reading = run.recorded.timing, run.recorded.timing.telemetry
+    timing, reading, driver = recorded.timing, recorded.timing.telemetry, recorded.facts.driver
     notes = [
         f"other_load={timing.other_load:.4f}",
         f"attempts={timing.attempts}",
-        f"operator_seconds={run.operators.total_s:.9f}",
-        *run.recorded.notes,
+        f"operator_seconds={operators_s:.9f}",
+        *recorded.notes,
         *([f"telemetry={reading.source}"] if reading.source else []),
         *([f"other_processes={reading.other_processes}"] if reading.other_processes else []),
     ]
     return Provenance(
         accelerator=spec_to_dict(accelerator),
-        software=software_versions() | ({"driver": facts.driver} if facts.driver else {}),
+        software=software_versions() | ({"driver": driver} if driver else {}),
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
         source=f"perfmodel {installed_version('perfmodel') or 'unknown'}",
         licence=settings.licence,

@@ -12,11 +12,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from perfmodel.devices.drivers.device_facts import DeviceFacts
 from perfmodel.graph.ir import Graph
+from perfmodel.graph.job import Job
 from perfmodel.profilers.onnx_file import OnnxFile
 from perfmodel.profilers.operators.joined import JoinedOperators
 from perfmodel.profilers.runtime.device_runtime import DeviceRuntime, MemoryPeak
 from perfmodel.profilers.timing import Timing, TimingPolicy
+
+#: Share of the host that others may use while an accelerator is measured: the thread that launches
+#: still has a core.
+OTHER_LOAD_BESIDE_DEVICE = 0.5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,18 +93,21 @@ class RecordedRun(ABC):
     ----------
     memory : MemoryPeak
         During the timed steps.
+    facts : DeviceFacts
+        Of the device that it ran on.
     notes : tuple of str
         ``name=value``, for the provenance.
     """
 
     timing: Timing
     memory: MemoryPeak
+    facts: DeviceFacts
     family: str
     model: str
     notes: tuple[str, ...] = ()
 
     @abstractmethod
-    def finish(self) -> ProfiledRun:
+    def finish(self, job: Job) -> ProfiledRun:
         """Read what was recorded, and join it to the graph of the step."""
 
 

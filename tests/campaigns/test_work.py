@@ -18,7 +18,8 @@ from perfmodel.campaigns.events import WorkEventKind
 from perfmodel.campaigns.policy import Order
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
-from perfmodel.profilers.worker import Failure, machine_lock
+from perfmodel.profilers.device_lock import machine_lock
+from perfmodel.profilers.worker import Failure
 from perfmodel.store.campaigns.campaign_records import TaskState
 from perfmodel.store.campaigns.task_store import Wanted
 

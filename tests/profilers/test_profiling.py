@@ -13,14 +13,16 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import pytest
+from made_measurements import when_asked
 from waiting import PATIENCE_S
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
+from perfmodel.profilers.device_lock import machine_lock
 from perfmodel.profilers.profiling import EventKind, ProfileEvent, profile_jobs
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.timing import TimingPolicy
-from perfmodel.profilers.worker import Failure, Success, machine_lock, measure_in_fresh_process
+from perfmodel.profilers.worker import Failure, Success, measure_in_fresh_process
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.types import Compiler, Mode
 
@@ -140,7 +142,7 @@ def test_what_had_less_time_than_there_is_now_is_measured_again(tmp_path: Path) 
     store = ProfileStore(tmp_path / "profiles")
     for timeout_s in (16.0, 120.0, 120.0, 60.0):
         profile_jobs(
-            [Job(model="zoo/mlp")], store=store, device=DEVICE, measure=measure,
+            [Job(model="zoo/mlp")], store=store, device=DEVICE, begin=when_asked(measure),
             settings=settings_in(tmp_path, timeout_s=timeout_s),
         )  # fmt: skip
     assert given_s == [16.0, 120.0]

@@ -146,7 +146,7 @@ class RecordedExport(RecordedRun):
     names: OnnxNames
     passes: Sequence[Sequence[KernelTime]]
 
-    def finish(self) -> ProfiledRun:
+    def finish(self, job: Job) -> ProfiledRun:
         """Join what ran to the nodes of the file."""
         operators = join_kernels(self.graph, self.passes, self.names)
         return ProfiledRun(recorded=self, graph=self.graph, operators=operators)

@@ -80,6 +80,7 @@ class _PreparedFile(PreparedRun):
             passes=runs,
             timing=timing,
             memory=memory,
+            facts=runtime.facts,
             family=exported.family,
             model=exported.model,
             notes=(

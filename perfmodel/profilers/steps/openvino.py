@@ -83,6 +83,7 @@ class _PreparedFile(PreparedRun):
             passes=passes,
             timing=timing,
             memory=memory,
+            facts=runtime.facts,
             family=exported.family,
             model=exported.model,
             notes=(f"memory={memory.method}", "openvino_precision=f32", "openvino_streams=1"),

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, final
 from perfmodel.graph.job import Job
 from perfmodel.profilers.operators.device_kernels import profile_device
 from perfmodel.profilers.operators.step_operators import StepOperators, profile_calls
-from perfmodel.profilers.run import MeasureSettings, PreparedRun, ProfiledRun, RecordedRun
+from perfmodel.profilers.run import (
+    OTHER_LOAD_BESIDE_DEVICE,
+    MeasureSettings,
+    PreparedRun,
+    ProfiledRun,
+    RecordedRun,
+)
 from perfmodel.profilers.runtime import DeviceRuntime, MemoryPeak
 from perfmodel.profilers.steps.arithmetic import matrix_units, refuse_quantised
 from perfmodel.profilers.steps.compiled import inductor_program
@@ -22,10 +28,6 @@ if TYPE_CHECKING:
     from perfmodel.zoo.bundle import ModelBundle
 
 Step = Callable[[], object]
-
-#: Share of the host that others may use while an accelerator is measured: the thread that launches
-#: still has a core.
-_OTHER_LOAD_BESIDE_DEVICE = 0.5
 
 
 def prepare_pytorch(job: Job, settings: MeasureSettings) -> PreparedRun:
@@ -76,9 +78,9 @@ class _PreparedModel(PreparedRun):
             memory = _told_memory(runtime.peak_memory(), job, runtime)
             operators = _profiled(step, runtime, settings.profiled_steps)
         return _RecordedModel(
-            job=job,
             timing=timing,
             memory=memory,
+            facts=runtime.facts,
             operators=operators,
             family=bundle.family,
             model=bundle.name,
@@ -89,10 +91,9 @@ class _PreparedModel(PreparedRun):
 @final
 @dataclass(frozen=True, kw_only=True)
 class _RecordedModel(RecordedRun):
-    job: Job
     operators: StepOperators
 
-    def finish(self) -> ProfiledRun:
+    def finish(self, job: Job) -> ProfiledRun:
         """Capture the graph, and join the operators to it.
 
         What a capture leaves behind in its process can disturb neither the times nor the base line
@@ -100,7 +101,7 @@ class _RecordedModel(RecordedRun):
         """
         from perfmodel.zoo.resolve import capture_job
 
-        graph = capture_job(self.job)
+        graph = capture_job(job)
         return ProfiledRun(
             recorded=self,
             graph=graph,
@@ -128,7 +129,7 @@ def _policy(settings: MeasureSettings, runtime: DeviceRuntime) -> TimingPolicy:
     """Let others use more of the host of a device that works by itself: it only launches."""
     if not runtime.asynchronous:
         return settings.policy
-    limit = max(settings.policy.other_load_limit, _OTHER_LOAD_BESIDE_DEVICE)
+    limit = max(settings.policy.other_load_limit, OTHER_LOAD_BESIDE_DEVICE)
     return replace(settings.policy, other_load_limit=limit)
 
 
