@@ -36,7 +36,7 @@ class MeasureSettings:
     profiled_steps : int
         Steps under the operator profiler, >= 1.
     timeout_s : float
-        Longest time of one measurement, start of its process included.
+        Longest time of one measurement, the wait for its device left out.
     memory_limit_bytes : float or None
         Resident memory past which a measurement is ended; None: the machine's own limit.
     lock_path : Path or None

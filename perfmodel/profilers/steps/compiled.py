@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import time
 from collections.abc import Iterator
@@ -37,6 +38,12 @@ class CompiledProgram:
     def notes(self) -> tuple[str, ...]:
         """What the record states of the compilation."""
         return (f"compile_seconds={self.compile_s:.1f}", f"graph_breaks={self.graph_breaks}")
+
+
+def load_inductor() -> None:
+    """Import what compiles, for which no device is needed. Compiling itself asks the device."""
+    importlib.import_module("torch._dynamo")
+    importlib.import_module("torch._inductor.compile_fx")
 
 
 @contextmanager

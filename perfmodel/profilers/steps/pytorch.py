@@ -19,7 +19,7 @@ from perfmodel.profilers.run import (
 )
 from perfmodel.profilers.runtime import DeviceRuntime, MemoryPeak
 from perfmodel.profilers.steps.arithmetic import matrix_units, refuse_quantised
-from perfmodel.profilers.steps.compiled import inductor_program
+from perfmodel.profilers.steps.compiled import inductor_program, load_inductor
 from perfmodel.profilers.timing import TimingPolicy, time_steps
 from perfmodel.types import Compiler
 
@@ -41,6 +41,8 @@ def prepare_pytorch(job: Job, settings: MeasureSettings) -> PreparedRun:
     from perfmodel.zoo.resolve import build_bundle
 
     refuse_quantised(job)
+    if job.compiler is Compiler.INDUCTOR:
+        load_inductor()
     return _PreparedModel(job=job, settings=settings, bundle=build_bundle(job, device="cpu"))
 
 
