@@ -22,7 +22,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -167,8 +167,8 @@ class Measuring:
         """End it, if it goes on."""
         with _CHILDREN:
             self._is_ended = True
-            if self._process is not None:
-                self._process.kill()
+            if (process := self._process) is not None:
+                process.kill()
         self._thread.join()
 
     def _measure(self) -> None:
@@ -209,6 +209,7 @@ class Measuring:
             finally:
                 process.kill()
                 _exit_code(process)
+                self._process = None
 
 
 def _exit_code(process: Any, patience_s: float | None = None) -> int | None:
@@ -279,7 +280,9 @@ def _measure(
     """Be the process that measures."""
     asked = (stated_job(job), spec_from_dict(accelerator), settings)
     work = _recorded if works_by_itself(settings.device) else _measured
-    _answer(sender, lambda: work(sender, *asked))
+    # The device is held until there is nothing left but to end, which gives back its memory.
+    with ExitStack() as turn:
+        _answer(sender, lambda: work(sender, turn, *asked))
 
 
 def _finish(
@@ -295,14 +298,18 @@ def _finish(
 
 
 def _recorded(
-    sender: Connection, job: Job, accelerator: AcceleratorSpec, settings: MeasureSettings
+    sender: Connection,
+    turn: ExitStack,
+    job: Job,
+    accelerator: AcceleratorSpec,
+    settings: MeasureSettings,
 ) -> _Recording:
     """Build a job beside others, and run it alone on its device."""
     sender.send(_Says.WORKS)
     prepared = prepare_job(job, settings, threads=THREADS_BESIDE)
-    with _turn(sender, settings):
-        run = run_job(prepared, job, accelerator, open_runtime(settings.device))
-        return _Recording(pickle.dumps(run))
+    turn.enter_context(_turn(sender, settings))
+    run = run_job(prepared, job, accelerator, open_runtime(settings.device))
+    return _Recording(pickle.dumps(run))
 
 
 def _finished(
@@ -321,11 +328,15 @@ def _finished(
 
 
 def _measured(
-    sender: Connection, job: Job, accelerator: AcceleratorSpec, settings: MeasureSettings
+    sender: Connection,
+    turn: ExitStack,
+    job: Job,
+    accelerator: AcceleratorSpec,
+    settings: MeasureSettings,
 ) -> _Finished:
     """Do everything alone on the host, which is the device."""
-    with _turn(sender, settings):
-        return _to_send(*measure_job(job, accelerator, settings))
+    turn.enter_context(_turn(sender, settings))
+    return _to_send(*measure_job(job, accelerator, settings))
 
 
 @contextmanager

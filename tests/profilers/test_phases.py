@@ -120,17 +120,18 @@ def test_where_the_host_is_the_device_nothing_overlaps(device: Device) -> None:
 
 
 def test_the_next_is_prepared_and_the_last_finished_while_one_runs(device: Device) -> None:
-    device.hold("run-1")
-    device.hold("run-2")
-    device.hold("finish-1")
+    held = ["run-1", "prepare-2", "prepare-3", "run-2", "finish-1"]
+    for phase in held:
+        device.hold(phase)
     device.begin([1, 2, 3, 4], beside=2)
     until(lambda: {"run-1", "prepare-2", "prepare-3"} <= set(device.names))
-    assert "prepare-4" not in device.names
-    # Of the two that wait for the device either may be next.
     device.let_go("run-1")
-    until(lambda: {"run-2", "run-3"} & set(device.names) and "finish-1" in device.names)
-    device.let_go("run-2")
-    device.let_go("finish-1")
+    device.let_go("prepare-2")
+    until(lambda: {"finish-1", "run-2"} <= set(device.names))
+    # One is finished, one runs, one is prepared; the fourth has to wait.
+    assert set(device.names) == {"prepare-1", *held}
+    for phase in ("finish-1", "run-2", "prepare-3"):
+        device.let_go(phase)
     assert device.outcome() == {"measured": [1, 2, 3, 4], "failed": {}}
     locks = {(name.split("-")[0], lock) for name, lock, *_ in device.log}
     assert ("run", "held") in locks and ("run", "free") not in locks
