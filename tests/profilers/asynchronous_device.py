@@ -8,6 +8,7 @@ is free then; it waits as long as ``PHASES/hold-<phase>-<batch>`` is there. With
 from __future__ import annotations
 
 import fcntl
+import importlib
 import os
 import signal
 import time
@@ -93,4 +94,6 @@ def be_there() -> None:
         setattr(owner, name, made)
 
 
+for _name in ("torch._dynamo", "torch.profiler", "perfmodel.capture.torch", "perfmodel.zoo.moved"):
+    importlib.import_module(_name)  # once, and not in each process that is forked
 be_there()
