@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, Self, TypeVar
 
+from perfmodel.devices.cpu_facts import usable_cpus
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
 from perfmodel.profilers.run import OTHER_LOAD_BESIDE_DEVICE, MeasureSettings
@@ -64,7 +64,7 @@ def jobs_beside(device: str, *, cores: int | None = None) -> int:
     """
     if not works_by_itself(device):
         return 0
-    cores = cores or len(os.sched_getaffinity(0))
+    cores = cores or len(usable_cpus())
     return min(_MOST_BESIDE, math.ceil(OTHER_LOAD_BESIDE_DEVICE * cores / THREADS_BESIDE) - 1)
 
 

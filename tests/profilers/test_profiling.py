@@ -1,5 +1,6 @@
 """Campaigns on this machine: fresh processes, failures, and a kill in the middle."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from made_measurements import when_asked
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, until
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
@@ -22,7 +23,12 @@ from perfmodel.profilers.device_lock import machine_lock
 from perfmodel.profilers.profiling import EventKind, ProfileEvent, profile_jobs
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.timing import TimingPolicy
-from perfmodel.profilers.worker import Failure, Success, measure_in_fresh_process
+from perfmodel.profilers.worker import (
+    Failure,
+    Measuring,
+    Success,
+    measure_in_fresh_process,
+)
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.types import Compiler, Mode
 
@@ -89,6 +95,27 @@ def test_a_measurement_ends_by_itself(tmp_path: Path, monkeypatch: pytest.Monkey
     outcome = measure_in_fresh_process(Job(model="zoo/mlp"), DEVICE, settings_in(tmp_path))
     assert isinstance(outcome, Success)
     assert ended == [0]
+
+
+def test_a_measurement_that_is_ended_holds_its_device_no_longer(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    big = Job(model="zoo/mlp", mode=Mode.TRAINING, batch_size=200_000)
+    waited: list[str] = []
+
+    def is_held() -> bool:
+        assert settings.lock_path is not None
+        with settings.lock_path.open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    measuring = Measuring(big, DEVICE, settings)
+    until(is_held)
+    measuring.end()
+    with machine_lock(settings.lock_path, on_wait=lambda: waited.append("held")):
+        assert not waited
 
 
 def test_a_job_that_takes_too_long_is_ended(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perfmodel.capture.program import Program
+from perfmodel.devices.cpu_facts import usable_cpus
 from perfmodel.errors import MeasurementError, first_line
 
 #: Steps that are run to compile: the first compiles forward and backward; a second shows whether
@@ -128,7 +128,7 @@ def compile_threads(device: str, configured: int, *, cores: int | None = None) -
     """
     if device == "cpu":
         return 1
-    return max(1, min(configured, (cores or len(os.sched_getaffinity(0))) // 2))
+    return max(1, min(configured, (cores or len(usable_cpus())) // 2))
 
 
 def _knows(config: Any, key: str) -> bool:
