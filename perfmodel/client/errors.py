@@ -71,7 +71,8 @@ class ProblemItem:
 class Problem:
     """An error (RFC 9457).
 
-    ``status`` is that of HTTP, ``did_you_mean`` has names close to one that is not known.
+    ``status`` is that of HTTP, ``did_you_mean`` has names close to one that is not known, ``error``
+    is the detail again where a whole request was refused.
     """
 
     type: str = "about:blank"
@@ -80,6 +81,7 @@ class Problem:
     detail: str = ""
     errors: tuple[ProblemItem, ...] = ()
     did_you_mean: tuple[str, ...] = ()
+    error: Annotated[str, "The detail again, as the v2 inference protocol names it."] = ""
 
 
 class ProblemError(NoAnswerError):

@@ -155,9 +155,12 @@ def problem(
 def problem_response(
     content: Mapping[str, Any], headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return a problem object as a response."""
+    """Return a problem object as a response.
+
+    Its detail is there as ``error`` too, which clients of the v2 inference protocol read.
+    """
     return Response(
-        orjson.dumps(content),
+        orjson.dumps({**content, "error": content["detail"]}),
         status_code=content["status"],
         media_type=PROBLEM_MEDIA_TYPE,
         headers={**retry_headers(content["status"]), **(headers or {})},

@@ -74,12 +74,14 @@ def command(
     Takes minutes; progress goes to standard error.
     """
     from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS
+    from perfmodel.store.artifacts import check_model_name
     from perfmodel.store.profiles.profile_store import ProfileStore
     from perfmodel.training.kept_folds import kept_folds
     from perfmodel.training.samples.samples import load_samples
     from perfmodel.training.train import train
     from perfmodel.training.training_engine import opened_engine
 
+    check_model_name(name)
     found = load_samples(ProfileStore(profiles), device=device)
     with opened_engine(engine, workers=workers, address=address) as tasks:
         public = _public(data, profiles, tasks) if data else None

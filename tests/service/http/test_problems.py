@@ -17,7 +17,7 @@ PLACE = "A100-SXM4-80GB"
 GRAPH_JOB = {"graph": "ab", "mode": "inference", "batch_size": 1}
 TENSOR = {"nodes": [{"accelerator": "A10", "count": 2}], "plan": {"tensor": 2}}
 NODE = "/placement/nodes/0"
-MEMBERS = {"type", "title", "status", "detail", "errors", "did_you_mean"}
+MEMBERS = {"type", "title", "status", "detail", "errors", "did_you_mean", "error"}
 
 
 def check_problem(response: Any, status: int) -> dict[str, Any]:
@@ -29,6 +29,7 @@ def check_problem(response: Any, status: int) -> dict[str, Any]:
     assert problem["status"] == status
     assert problem["type"].startswith("urn:perfmodel:problem:")
     assert problem["title"] and problem["detail"]
+    assert problem["error"] == problem["detail"]
     for item in problem["errors"]:
         assert set(item) == {"pointer", "detail", "allowed"}
         assert item["pointer"] == "" or item["pointer"].startswith("/")
