@@ -71,8 +71,7 @@ class ProblemItem:
 class Problem:
     """An error (RFC 9457).
 
-    ``status`` is that of HTTP, ``did_you_mean`` has names close to one that is not known, ``error``
-    is the detail again where a whole request was refused.
+    ``status`` is that of HTTP, ``did_you_mean`` has names close to one that is not known.
     """
 
     type: str = "about:blank"
@@ -81,7 +80,6 @@ class Problem:
     detail: str = ""
     errors: tuple[ProblemItem, ...] = ()
     did_you_mean: tuple[str, ...] = ()
-    error: Annotated[str, "The detail again, as the v2 inference protocol names it."] = ""
 
 
 class ProblemError(NoAnswerError):

@@ -141,6 +141,39 @@ def test_unknown_routes_and_methods(client: TestClient) -> None:
     response = client.get("/v1/predict")
     check_problem(response, 405)
     assert response.headers["allow"] == "POST"
+    assert response.json()["detail"] == "/v1/predict does not take GET; it takes POST."
+    limit = check_problem(client.get("/v1/jobs?limit=0"), 422)
+    assert "got '0'" in limit["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        (
+            "matrix",
+            {"jobs": JOB, "placements": [PLACE]},
+            "jobs must be a list that is not empty; got",
+        ),
+        (
+            "matrix",
+            {"jobs": [JOB], "placements": []},
+            "placements must be a list that is not empty; got []",
+        ),
+        ("rank", {"job": JOB}, "A ranking needs placements"),
+        ("rank", {"job": JOB, "placements": 5}, "got 5"),
+        ("observations", {"observations": "x"}, "got 'x'"),
+        ("kernels", {"kernels": {}, "accelerators": ["T4"]}, "got {}"),
+        (
+            "predict",
+            {"job": JOB, "placement": PLACE, "zzz": 1},
+            "Known: allow_fallback, deadline_ms,",
+        ),
+    ],
+)
+def test_what_was_got_and_what_is_known_is_said(
+    client: TestClient, path: str, body: dict[str, Any], said: str
+) -> None:
+    assert said in check_problem(client.post(f"/v1/{path}", json=body), 422)["detail"]
 
 
 @pytest.mark.parametrize("stated", [True, False])
