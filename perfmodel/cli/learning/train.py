@@ -37,7 +37,11 @@ if TYPE_CHECKING:
     "[env: PERFMODEL_DATA]",
 )
 @click.option(
-    "--workers", type=int, default=2, show_default=True, help="Processes that capture and fit."
+    "--workers",
+    type=click.IntRange(1),
+    default=2,
+    show_default=True,
+    help="Processes that capture and fit.",
 )
 @engine_options
 @click.option(

@@ -327,11 +327,17 @@ def search(
 ) -> PlanRanking:
     """Search the parallel plans of a job, as :meth:`.facade.Estimator.search`."""
     job = prepared.job
-    training = transformer_training(prepared) if job.mode is Mode.TRAINING else None
+    if job.mode is not Mode.TRAINING:
+        raise InvalidInputError(
+            f"Plans are searched for training; {job.label} is asked about in {job.mode.value}. "
+            "State the mode training.",
+            pointer="/job/mode",
+        )
+    training = transformer_training(prepared)
     if training is None:
         raise InvalidInputError(
             "Plans are searched for the training of a transformer, and none was recognised in "
-            f"{job.label} ({job.mode.value}).",
+            f"{job.label}.",
             pointer="/job",
         )
     alone = on_one_of_each(core, prepared, placement, observed)
