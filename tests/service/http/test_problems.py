@@ -160,6 +160,8 @@ def test_unknown_routes_and_methods(client: TestClient) -> None:
             "placements must be a list that is not empty; got []",
         ),
         ("rank", {"job": JOB}, "A ranking needs placements"),
+        ("drift/campaign", {"policy": "x"}, "A policy must be an object; got 'x'"),
+        ("drift/campaign", {"policy": 0}, "A policy must be an object; got 0"),
         ("rank", {"job": JOB, "placements": 5}, "got 5"),
         ("observations", {"observations": "x"}, "got 'x'"),
         ("kernels", {"kernels": {}, "accelerators": ["T4"]}, "got {}"),
