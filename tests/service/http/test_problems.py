@@ -161,6 +161,11 @@ def test_unknown_routes_and_methods(client: TestClient) -> None:
         ),
         ("rank", {"job": JOB}, "A ranking needs placements"),
         ("drift/campaign", {"policy": "x"}, "A policy must be an object; got 'x'"),
+        (
+            "adapters/slurm",
+            {"job": JOB, "candidates": ["A100"]},
+            'such as {"new": "A100-SXM4-80GB"}, must be an object; got [\'A100\']',
+        ),
         ("drift/campaign", {"policy": 0}, "A policy must be an object; got 0"),
         ("rank", {"job": JOB, "placements": 5}, "got 5"),
         ("observations", {"observations": "x"}, "got 'x'"),
