@@ -16,6 +16,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
+import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -38,6 +39,7 @@ from held_out.frozen_folds import LOCKBOX, SPLITS
 from placement_accuracy.run import PARTS, divided, run_placements
 
 from perfmodel.engines.local_engine import LocalEngine
+from perfmodel.errors import PerfModelError
 from perfmodel.training.samples.public_data import load_data
 
 LEARNER = "perfmodel.predictors.joint.joint:JointPredictor"
@@ -46,7 +48,13 @@ _FEWER_PASSES = {LEARNER: {"folds": 3, "epochs": 4}}
 
 
 def main() -> None:
-    arguments = _arguments()
+    try:
+        _run(_arguments())
+    except PerfModelError as error:
+        sys.exit(f"Error: {error.message}")
+
+
+def _run(arguments: argparse.Namespace) -> None:
     started = time.perf_counter()
     if not arguments.report_only:
         if not (arguments.only_placements or arguments.only_kernels):

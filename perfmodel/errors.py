@@ -93,6 +93,10 @@ class InvalidInputError(PerfModelError):
         self.others: tuple[InvalidInputError, ...] = ()
 
 
+#: So many names are all told where one is unknown.
+_FEW_NAMES = 20
+
+
 class UnknownNameError(InvalidInputError):
     """A name that a register does not hold.
 
@@ -124,11 +128,12 @@ class UnknownNameError(InvalidInputError):
         parts = [f"Unknown {self.kind} {name!r}."]
         if self.did_you_mean:
             parts.append(f"Did you mean {' or '.join(repr(n) for n in self.did_you_mean)}?")
+        allowed = names if len(names) <= _FEW_NAMES else []
         if hint:
             parts.append(hint)
-        super().__init__(
-            " ".join(parts), pointer=pointer, allowed=names if len(names) <= 20 else ()
-        )
+        elif allowed and not self.did_you_mean:
+            parts.append(f"Known: {', '.join(allowed)}.")
+        super().__init__(" ".join(parts), pointer=pointer, allowed=allowed)
 
 
 class UnknownAcceleratorError(UnknownNameError):

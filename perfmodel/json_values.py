@@ -40,6 +40,15 @@ def as_object(
     return value
 
 
+def as_items(name: str, value: object, pointer: str) -> list[Any]:
+    """Return a list that is not empty."""
+    if not isinstance(value, list | tuple) or not value:
+        raise InvalidInputError(
+            f"{name} must be a list that is not empty; got {shown(value)}.", pointer=pointer
+        )
+    return list(value)
+
+
 def as_text(name: str, value: object, pointer: str) -> str:
     """Return a text that is not blank, of :data:`MAX_TEXT` printable characters at most."""
     if not isinstance(value, str) or not value.strip():

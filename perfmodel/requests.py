@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +61,7 @@ class Query:
     observations: tuple[Observation, ...] = ()
 
 
-def parse_query(request: object) -> Query:
+def parse_query(request: object, *, besides: Sequence[str] = ()) -> Query:
     """Read one query.
 
     Parameters
@@ -69,6 +69,8 @@ def parse_query(request: object) -> Query:
     request : mapping
         ``{"job": {...}, "placement": {...} or "8xA100-SXM4-80GB", "observations": [...]}`` as
         decoded from JSON.
+    besides : sequence of str
+        Fields that the caller has read and taken out; named where one is unknown.
 
     Raises
     ------
@@ -86,15 +88,15 @@ def parse_query(request: object) -> Query:
     0.5
     """
     try:
-        return _query(request)
+        return _query(request, besides)
     except InvalidInputError as error:
         if isinstance(request, Mapping):
             error.others = tuple(_others(request, error.pointer))
         raise
 
 
-def _query(request: object) -> Query:
-    fields = as_object(request, "", what="A request", known=_FIELDS)
+def _query(request: object, besides: Sequence[str] = ()) -> Query:
+    fields = as_object(request, "", what="A request", known=(*_FIELDS, *besides))
     for name in _FIELDS[:2]:
         if name not in fields:
             raise InvalidInputError(f"A request needs the field {name!r}.", pointer=f"/{name}")

@@ -126,24 +126,40 @@ def serve(
         There is no key, and strangers could reach ``host``; a certificate that cannot be used; a
         port for health that is taken; or what shall start retrainings names no time.
     """
-    os.environ["PERFMODEL_MODELS"] = str(models)
-    os.environ["PERFMODEL_DATABASE"] = database
-    if keys is not None:
-        os.environ["PERFMODEL_KEYS"] = str(keys)
-    if observations_keep_s is not None:
-        os.environ["PERFMODEL_OBSERVATIONS_KEEP_S"] = str(observations_keep_s)
-    if insecure:
-        os.environ["PERFMODEL_INSECURE"] = "true"
+    stated = {
+        "PERFMODEL_MODELS": models,
+        "PERFMODEL_DATABASE": database,
+        "PERFMODEL_KEYS": keys,
+        "PERFMODEL_OBSERVATIONS_KEEP_S": observations_keep_s,
+        "PERFMODEL_INSECURE": insecure or None,
+    }
+    # Workers are processes of their own: they read the environment.
+    os.environ.update({name: str(value) for name, value in stated.items() if value is not None})
     settings = read_settings()
     hold_many_connections()
+    _check(host, settings)
+    config = _config(host, port, workers, settings)
+    if workers > 1:
+        _serve_with_workers(config)
+    else:
+        # Ctrl-C is how it is meant to end; the server has shut down by the time this is raised.
+        with contextlib.suppress(KeyboardInterrupt):
+            _Server(config, on_ready or _announce).run()
+
+
+def _check(host: str, settings: Settings) -> None:
+    """Refuse here, where whoever starts it is told, what no worker could do."""
     _check_binding(host, settings)
     _check_certificate(settings)
     if settings.health_port:
         # Whoever has it would answer for this service.
         hint = "It is what PERFMODEL_HEALTH_HOST and PERFMODEL_HEALTH_PORT say."
         check_free(settings.health_host, settings.health_port, hint=hint)
-    rules_of(settings)  # here, where whoever starts it is told what is wrong
-    config = uvicorn.Config(
+    rules_of(settings)
+
+
+def _config(host: str, port: int, workers: int, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
         "service.serve:app_of_worker",
         factory=True,
         host=host,
@@ -158,12 +174,6 @@ def serve(
         ssl_certfile=settings.tls_certificate,
         ssl_keyfile=settings.tls_key,
     )
-    if workers > 1:
-        _serve_with_workers(config)
-    else:
-        # Ctrl-C is how it is meant to end; the server has shut down by the time this is raised.
-        with contextlib.suppress(KeyboardInterrupt):
-            _Server(config, on_ready or _announce).run()
 
 
 def _check_binding(host: str, settings: Settings) -> None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from made_measurements import when_asked
+
 from perfmodel.campaigns.device import CampaignDevice
 from perfmodel.campaigns.entering import enter_campaign
 from perfmodel.campaigns.events import WorkEvent
@@ -162,13 +164,14 @@ class CampaignWorld:
     ) -> CampaignWorker:
         """Return a worker; one that is killed has lost its task soon."""
         settings = MeasureSettings(threads=1)
+        options.setdefault("beside", 0)
         given = WorkOptions(settings=settings, lease_s=options.pop("lease_s", 30.0), poll_s=0.02)
         return CampaignWorker(
             self.connections,
             self.profiles,
             device or self.device,
             replace(given, **options),
-            measure=bench,
+            begin=when_asked(bench),
             on_event=self.events.append,
         )
 

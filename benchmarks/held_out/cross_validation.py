@@ -39,13 +39,20 @@ from held_out.learners import (
 )
 
 from perfmodel.engines.local_engine import LocalEngine
-from perfmodel.errors import TrainingError
+from perfmodel.errors import StoreError, TrainingError
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.predictors.folds import Progress
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.store.durable import write_whole
 from perfmodel.training.validation.held_out_folds import identity
+
+#: What ``run.json`` holds of every run, and what of its effort.
+_WRITTEN = (
+    "learner", "seed", "fast", "effort", "folds_of_the_full_form", "samples", "models", "families",
+    "devices", "sources", "operators", "folds", "duration_s",
+)  # fmt: skip
+_EFFORT = tuple(one.name for one in dataclasses.fields(Effort))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,8 +139,21 @@ def load_answers(folder: Path) -> AnswerTable:
 
 
 def load_facts(folder: Path) -> dict[str, Any]:
-    """Return ``run.json`` of a folder."""
-    facts: dict[str, Any] = orjson.loads((Path(folder) / "run.json").read_bytes())
+    """Return ``run.json`` of a folder.
+
+    Raises
+    ------
+    StoreError
+        It lacks what runs write today.
+    """
+    path = Path(folder) / "run.json"
+    facts: dict[str, Any] = orjson.loads(path.read_bytes())
+    absent = [name for name in _WRITTEN if name not in facts]
+    absent += [f"effort.{name}" for name in _EFFORT if name not in facts.get("effort", _EFFORT)]
+    if absent:
+        raise StoreError(
+            f"{path} lacks {', '.join(absent)}: it is of an earlier form. Run the benchmark again."
+        )
     return facts
 
 

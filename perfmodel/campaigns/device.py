@@ -11,7 +11,7 @@ from pathlib import Path
 
 from perfmodel.campaigns.entering import ANY
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.profilers.worker import device_lock_path
+from perfmodel.profilers.device_lock import device_lock_path
 
 #: Longest time that a device may take to show that it is there, seconds.
 _ANSWER_S = 120.0
@@ -61,8 +61,8 @@ class CampaignDevice:
     def turn_lock(self) -> Path:
         """File that the workers of this device lock in turn.
 
-        Another one than that of :func:`~perfmodel.profilers.worker.machine_lock`, which the process
-        that measures holds: whoever measures outside of a campaign waits for that one.
+        Another one than that of :func:`~perfmodel.profilers.device_lock.machine_lock`, which the
+        process that measures holds: whoever measures outside of a campaign waits for that one.
         """
         own = device_lock_path(self.device)
         return own.with_name(own.name.replace("perfmodel-", "perfmodel-campaign-", 1))

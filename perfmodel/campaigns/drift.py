@@ -42,13 +42,19 @@ class DriftWatch:
         self._machine = machine
         self._tell = tell
 
-    def is_due(self, campaign: str, policy: CampaignPolicy) -> bool:
-        """Tell whether the reference has to be measured before the next task."""
+    def is_due(self, campaign: str, policy: CampaignPolicy, *, begun: int) -> bool:
+        """Tell whether the reference has to be measured before the next task.
+
+        Parameters
+        ----------
+        begun : int
+            Tasks of the campaign that are being measured.
+        """
         if policy.reference is None:
             return False
         if not self._references.has_any(campaign, self._machine):
             return True
-        return len(self._tasks.unchecked(campaign, self._machine)) >= policy.reference_every
+        return len(self._tasks.unchecked(campaign, self._machine)) + begun >= policy.reference_every
 
     def check(
         self, campaign: str, policy: CampaignPolicy, measure: Callable[[Job], Success | Failure]

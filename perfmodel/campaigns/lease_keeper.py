@@ -1,8 +1,9 @@
-"""Renew the lease of a task as long as its worker lives."""
+"""Renew the leases of tasks as long as their worker lives."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 from typing import Self
 
 from perfmodel.errors import StoreError
@@ -11,9 +12,9 @@ from perfmodel.store.campaigns.campaign_records import Task
 
 
 class LeaseKeeper:
-    """Renews a lease from a thread, from ``with`` to the end of its block.
+    """Renews leases from a thread, from ``with`` to the end of its block.
 
-    The waits go by the monotonic clock of this process and the lease by that of the database, so
+    The waits go by the monotonic clock of this process and the leases by that of the database, so
     that no clock of a host that jumps takes a task away. A database that is out of reach for a
     while is asked again.
 
@@ -23,13 +24,27 @@ class LeaseKeeper:
         Renewed three times as often, seconds.
     """
 
-    def __init__(self, tasks: TaskStore, owner: str, claim: Task, *, lease_s: float) -> None:
+    def __init__(self, tasks: TaskStore, owner: str, *, lease_s: float) -> None:
         self._tasks = tasks
         self._owner = owner
-        self._claim = claim
         self._lease_s = lease_s
+        self._claims: dict[str, Task] = {}
+        self._lost: set[str] = set()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep, daemon=True, name="lease-keeper")
+
+    @property
+    def claims(self) -> Collection[Task]:
+        """What is held."""
+        return tuple(self._claims.values())
+
+    def hold(self, claim: Task) -> None:
+        """Renew the lease of a task from now on."""
+        self._claims[claim.name] = claim
+
+    def let_go(self, claim: Task) -> None:
+        """Renew it no more."""
+        self._claims.pop(claim.name, None)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -41,8 +56,13 @@ class LeaseKeeper:
 
     def _keep(self) -> None:
         while not self._ended.wait(self._lease_s / 3):
-            try:
-                if not self._tasks.renew(self._owner, [self._claim.name], lease_s=self._lease_s):
-                    return
-            except StoreError:
-                continue
+            for claim in self.claims:
+                if claim.name not in self._lost:
+                    self._renew(claim.name)
+
+    def _renew(self, name: str) -> None:
+        try:
+            if not self._tasks.renew(self._owner, [name], lease_s=self._lease_s):
+                self._lost.add(name)
+        except StoreError:
+            return

@@ -20,9 +20,10 @@ from perfmodel.campaigns.record_folder import RecordFolder, outcome_of
 from perfmodel.errors import MeasurementError, StoreError
 from perfmodel.graph.job import Job
 from perfmodel.graph.job_form import stated_job
-from perfmodel.profilers.profiling import Measure
+from perfmodel.profilers.device_lock import machine_lock
+from perfmodel.profilers.overlap import Begin, InFlight, jobs_beside, measured
 from perfmodel.profilers.run import MeasureSettings
-from perfmodel.profilers.worker import Failure, Success, machine_lock, measure_in_fresh_process
+from perfmodel.profilers.worker import Failure, Measuring, Success
 from perfmodel.records import StepRecord
 from perfmodel.store.campaigns import CampaignStore, ReferenceStore, TaskStore
 from perfmodel.store.campaigns.campaign_records import Task
@@ -34,6 +35,8 @@ T = TypeVar("T")
 
 #: Lets another worker of the device have its turn: who has just unlocked would lock again first.
 _YIELD_S = 0.02
+#: Tasks that overlap before another worker of the device has its turn.
+_OVERLAPPED = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +57,8 @@ class WorkOptions:
         How often it is looked for tasks that come back, seconds.
     settings : MeasureSettings or None
         What the policy of a campaign says goes before; None: all cores of the device.
+    beside : int or None
+        Tasks that are prepared or finished while one runs; None: as many as the host bears.
     """
 
     campaign: str | None = None
@@ -62,6 +67,17 @@ class WorkOptions:
     patience_s: float = 120.0
     poll_s: float = 2.0
     settings: MeasureSettings | None = None
+    beside: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Begun:
+    """A task that is being measured."""
+
+    claim: Task
+    job: Job
+    threads: int
+    begin_s: float
 
 
 @dataclass
@@ -70,13 +86,15 @@ class _Tally:
     policies: dict[str, CampaignPolicy] = field(default_factory=dict)
     said_idle: bool = False
     said_busy: bool = False
+    last_end_s: float = 0.0
 
 
 class CampaignWorker:
-    """Measures tasks of campaigns on one device, one after the other.
+    """Measures tasks of campaigns on one device, each alone on it.
 
-    For each: take it on in the database; measure it in a fresh process; write the record durably;
-    end it in the database. Killed at any moment, at most the task that ran is begun again. Where
+    For each: take it on in the database; measure it in fresh processes; write the record durably;
+    end it in the database. Where the device works by itself, the next task is prepared and the last
+    one finished while one runs. Killed at any moment, at most what had begun is begun again. Where
     its record was written already the next worker of the folder finds it and measures nothing; what
     has ended is never begun again.
 
@@ -102,7 +120,7 @@ class CampaignWorker:
         device: CampaignDevice,
         options: WorkOptions,
         *,
-        measure: Measure = measure_in_fresh_process,
+        begin: Begin = Measuring,
         on_event: Callable[[WorkEvent], None] = lambda event: None,
         on_campaign: Callable[[str], None] = lambda campaign: None,
     ) -> None:
@@ -111,7 +129,8 @@ class CampaignWorker:
         self._device = device
         self._options = options
         self._records = RecordFolder(profiles, device.spec)
-        self._measure_job = measure
+        self._begin_job = begin
+        self._beside = jobs_beside(device.device) if options.beside is None else options.beside
         self._on_event = on_event
         self._on_campaign = on_campaign
         self._drift = DriftWatch(
@@ -147,41 +166,84 @@ class CampaignWorker:
             elapsed_s=time.monotonic() - begin_s,
         )
 
-    def _has_done_enough(self) -> bool:
+    def _has_done_enough(self, begun: int = 0) -> bool:
         most, kinds = self._options.most_tasks, self._tally.counts
         ended = (WorkEventKind.FINISHED, WorkEventKind.HELD, WorkEventKind.FAILED)
-        return most is not None and sum(kinds[kind] for kind in ended) >= most
+        return most is not None and begun + sum(kinds[kind] for kind in ended) >= most
 
     def _take_turn(self, wanted: Wanted) -> bool:
-        """Do one task while no other worker uses the device; False without any."""
+        """Do some tasks while no other worker uses the device; False without any."""
         with machine_lock(self._device.turn_lock, on_wait=self._say_busy):
             aside = self._patiently(self._tasks.set_aside_lost)
             if aside:
                 text = f"{aside} set aside: they took their workers with them twice"
                 self._tell(WorkEvent(kind=WorkEventKind.SET_ASIDE, text=text))
-            lease_s = self._options.lease_s
+            with LeaseKeeper(self._tasks, self.owner, lease_s=self._options.lease_s) as held:
+                try:
+                    with InFlight[_Begun](1 + self._beside) as begun:
+                        return self._do_some(wanted, held, begun)
+                except BaseException:
+                    # Interrupted, or something that is not the task's own fault.
+                    for claim in held.claims:
+                        with suppress(StoreError):
+                            if self._tasks.put_back(claim):
+                                self._tell_of(claim, WorkEventKind.PUT_BACK)
+                    raise
+
+    def _do_some(self, wanted: Wanted, held: LeaseKeeper, begun: InFlight[_Begun]) -> bool:
+        lease_s, taken = self._options.lease_s, 0
+        while taken < (_OVERLAPPED if self._beside else 1):
+            if self._has_done_enough(len(begun)):
+                break
             claim = self._patiently(lambda: self._tasks.claim(self.owner, wanted, lease_s=lease_s))
             if claim is None:
-                return False
+                break
+            taken += 1
             self._tally.said_idle = False
-            with LeaseKeeper(self._tasks, self.owner, claim, lease_s=lease_s):
-                self._do(claim)
-        return True
+            held.hold(claim)
+            self._do(claim, held, begun)
+        self._end_all(held, begun)
+        return taken > 0
 
-    def _do(self, claim: Task) -> None:
-        try:
-            if claim.campaign not in self._tally.policies and self._was_put_in_order(claim):
-                return
-            policy = self._policy(claim.campaign)
-            if self._drift.is_due(claim.campaign, policy):
-                self._drift.check(claim.campaign, policy, self._measuring(policy))
-            self._measure(claim, policy)
-        except BaseException:
-            # Interrupted, or something that is not the task's own fault.
-            with suppress(StoreError):
-                if self._tasks.put_back(claim):
-                    self._tell_of(claim, WorkEventKind.PUT_BACK)
-            raise
+    def _do(self, claim: Task, held: LeaseKeeper, begun: InFlight[_Begun]) -> None:
+        """Take a task as far as it can be without waiting for the one before."""
+        if claim.campaign not in self._tally.policies and self._was_put_in_order(claim):
+            held.let_go(claim)
+            return
+        policy, job = self._policy(claim.campaign), stated_job(claim.job)
+        settings = self._settings(policy)
+        of_campaign = sum(one.claim.campaign == claim.campaign for one in begun)
+        if self._drift.is_due(claim.campaign, policy, begun=of_campaign):
+            self._end_all(held, begun)
+            self._drift.check(claim.campaign, policy, self._measuring(policy))
+        # What took a worker with it shall take no other task with it.
+        is_alone = claim.attempts > 1
+        if is_alone or any(one.job == job for one in begun):
+            self._end_all(held, begun)
+        step = self._records.find(job, threads=settings.threads, look_again=is_alone)
+        if step is not None:
+            self._finish(claim, step, kind=WorkEventKind.HELD, elapsed_s=0.0)
+            held.let_go(claim)
+            return
+        self._tell_of(claim, WorkEventKind.STARTED)
+        one = _Begun(claim=claim, job=job, threads=settings.threads, begin_s=time.monotonic())
+        begun.add(one, self._begin_job(job, self._device.spec, settings))
+        if begun.is_full or is_alone:
+            self._end(held, begun)
+
+    def _end_all(self, held: LeaseKeeper, begun: InFlight[_Begun]) -> None:
+        while begun:
+            self._end(held, begun)
+
+    def _end(self, held: LeaseKeeper, begun: InFlight[_Begun]) -> None:
+        """Wait for the task that was begun first, and keep what came of it."""
+        one, outcome = begun.take()
+        # Of tasks that overlap each counts for what it added.
+        now_s = time.monotonic()
+        elapsed_s = now_s - max(one.begin_s, self._tally.last_end_s)
+        self._tally.last_end_s = now_s
+        self._keep(one, outcome, elapsed_s=elapsed_s)
+        held.let_go(one.claim)
 
     def _was_put_in_order(self, claim: Task) -> bool:
         """Let another task of a new campaign come first, where its order says so."""
@@ -192,17 +254,8 @@ class CampaignWorker:
         self._on_campaign(claim.campaign)
         return True
 
-    def _measure(self, claim: Task, policy: CampaignPolicy) -> None:
-        job, settings = stated_job(claim.job), self._settings(policy)
-        threads = settings.threads
-        held = self._records.find(job, threads=threads, look_again=claim.attempts > 1)
-        if held is not None:
-            self._finish(claim, held, kind=WorkEventKind.HELD, elapsed_s=0.0)
-            return
-        self._tell_of(claim, WorkEventKind.STARTED)
-        begin_s = time.monotonic()
-        outcome = self._measure_job(job, self._device.spec, settings)
-        elapsed_s = time.monotonic() - begin_s
+    def _keep(self, one: _Begun, outcome: Success | Failure, *, elapsed_s: float) -> None:
+        claim, job = one.claim, one.job
         if isinstance(outcome, Failure) and not self._device.is_present():
             raise MeasurementError(
                 f"{self._device.machine} has disappeared while {job.label} was measured "
@@ -212,7 +265,7 @@ class CampaignWorker:
         if not self._tasks.renew(self.owner, [claim.name], lease_s=self._options.lease_s):
             self._tell_of(claim, WorkEventKind.SUPERSEDED)
             return
-        self._records.add(job, outcome, threads=threads)
+        self._records.add(job, outcome, threads=one.threads)
         if isinstance(outcome, Success):
             step = outcome.measurement.step
             self._finish(claim, step, kind=WorkEventKind.FINISHED, elapsed_s=elapsed_s)
@@ -279,7 +332,7 @@ class CampaignWorker:
 
     def _measuring(self, policy: CampaignPolicy) -> Callable[[Job], Success | Failure]:
         settings = self._settings(policy)
-        return lambda job: self._measure_job(job, self._device.spec, settings)
+        return lambda job: measured(self._begin_job, job, self._device.spec, settings)
 
     def _patiently(self, call: Callable[[], T]) -> T:
         """Call again while the database is out of reach, for as long as there is patience."""

@@ -97,6 +97,9 @@ def message_of(error: Exception) -> str:
     match error:
         case click.BadParameter() if variable := _variable_of(error):
             return f"{error.format_message()} That is what {variable} says."
+        case click.exceptions.NoArgsIsHelpError(ctx=ctx) if isinstance(ctx.command, click.Group):
+            known = ", ".join(ctx.command.list_commands(ctx))
+            return f"{ctx.command_path} needs one of its commands: {known}."
         case click.ClickException():
             return error.format_message()
         case PerfModelError():

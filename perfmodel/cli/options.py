@@ -33,6 +33,37 @@ class FiniteRange(click.FloatRange):
         return number
 
 
+def _the_only_one(
+    ctx: click.Context, param: click.Parameter, stated: tuple[str, ...]
+) -> str | None:
+    if len(stated) > 1:
+        raise click.BadParameter(
+            f"it is stated once here; got {', '.join(stated)}. `perfmodel compare` ranks several.",
+            ctx=ctx,
+            param=param,
+        )
+    return stated[0] if stated else None
+
+
+def on_option(
+    name: str, help_text: str, *, required: bool = False
+) -> Callable[[CommandT], CommandT]:
+    """Return ``--on`` of a command that asks about one placement or accelerator.
+
+    What is stated twice is refused: of other options the last counts, and an answer does not say
+    what it left out.
+    """
+    return click.option(
+        "--on",
+        name,
+        metavar=name.upper(),
+        multiple=True,
+        required=required,
+        callback=_the_only_one,
+        help=help_text,
+    )
+
+
 def with_options(command: CommandT, options: Sequence[Callable[[CommandT], CommandT]]) -> CommandT:
     """Return a command with some options, listed in their order."""
     for option in reversed(options):

@@ -100,7 +100,7 @@ def read_cpu_facts(*, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> C
         from :mod:`platform` or left unknown.
     """
     info = _first_processor(proc / "cpuinfo")
-    cpus = _usable_cpus()
+    cpus = usable_cpus()
     topology = sys / "devices/system/cpu"
     return CpuFacts(
         model=info.get("model name") or platform.processor() or platform.machine() or "unknown",
@@ -115,7 +115,8 @@ def read_cpu_facts(*, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> C
     )
 
 
-def _usable_cpus() -> tuple[int, ...]:
+def usable_cpus() -> tuple[int, ...]:
+    """Return the numbers of the logical cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))
@@ -144,7 +145,7 @@ def _flags(info: dict[str, str]) -> tuple[str, ...]:
 
 def usable_cores() -> tuple[int, ...]:
     """Return one logical processor of each physical core that this process may run on."""
-    return tuple(_physical_cores(Path("/sys/devices/system/cpu"), _usable_cpus()))
+    return tuple(_physical_cores(Path("/sys/devices/system/cpu"), usable_cpus()))
 
 
 def _physical_cores(topology: Path, cpus: Iterable[int]) -> list[int]:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 from perfmodel.devices.codec import spec_to_dict
-from perfmodel.devices.drivers.device_facts import DeviceFacts
 from perfmodel.devices.extras import installed_version
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import OutOfDeviceMemoryError, first_line
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job, stated_fields
 from perfmodel.graph.workload import Workload
-from perfmodel.profilers.run import MeasureSettings, ProfiledRun
+from perfmodel.profilers.run import MeasureSettings, PreparedRun, ProfiledRun, RecordedRun
 from perfmodel.profilers.runtime import DeviceRuntime, open_runtime
 from perfmodel.records import STEP_WORDS, Measurement, Provenance, StepRecord
 from perfmodel.types import Compiler
@@ -34,7 +34,7 @@ def measure_job(
     *,
     runtime: DeviceRuntime | None = None,
 ) -> tuple[Measurement, Graph]:
-    """Run a job in this process and return its measurement with its graph.
+    """Measure a job in this process, one phase after the other.
 
     Parameters
     ----------
@@ -53,8 +53,50 @@ def measure_job(
         A job that cannot be built, captured or run.
     """
     device = runtime or open_runtime(settings.device)
+    with _named_lack_of_memory(job, accelerator, device):
+        prepared = prepare_job(job, settings, threads=settings.threads)
+        return finish_job(prepared.run(device), job, accelerator, settings)
+
+
+def prepare_job(job: Job, settings: MeasureSettings, *, threads: int) -> PreparedRun:
+    """Build a job on the host, with so many threads."""
+    import torch
+
+    torch.set_num_threads(threads)
+    return _prepare(job.compiler)(job, settings)
+
+
+def run_job(
+    prepared: PreparedRun, job: Job, accelerator: AcceleratorSpec, device: DeviceRuntime
+) -> RecordedRun:
+    """Run a prepared job on its device.
+
+    Raises
+    ------
+    OutOfDeviceMemoryError
+        The memory of the device does not suffice.
+    """
+    with _named_lack_of_memory(job, accelerator, device):
+        return prepared.run(device)
+
+
+def finish_job(
+    recorded: RecordedRun, job: Job, accelerator: AcceleratorSpec, settings: MeasureSettings
+) -> tuple[Measurement, Graph]:
+    """Return the measurement of a job that was run, with its graph; asks the device nothing."""
+    run = recorded.finish(job)
+    return _measurement(job, run, accelerator, settings), run.graph
+
+
+@contextmanager
+def _named_lack_of_memory(
+    job: Job, accelerator: AcceleratorSpec, device: DeviceRuntime
+) -> Iterator[None]:
+    """Raise as such what a device says of its memory."""
     try:
-        run = _runner(job.compiler)(job, settings, device)
+        yield
+    except OutOfDeviceMemoryError:
+        raise
     except Exception as error:
         if not device.is_out_of_memory(error):
             raise
@@ -63,23 +105,22 @@ def measure_job(
             f"batch size {job.batch_size}: {first_line(error)}",
             capacity_bytes=device.facts.memory_bytes,
         ) from error
-    return _measurement(job, run, accelerator, settings, device.facts), run.graph
 
 
-def _runner(compiler: Compiler) -> Callable[[Job, MeasureSettings, DeviceRuntime], ProfiledRun]:
+def _prepare(compiler: Compiler) -> Callable[[Job, MeasureSettings], PreparedRun]:
     match compiler:
         case Compiler.ONNXRUNTIME | Compiler.TENSORRT:
-            from perfmodel.profilers.steps.onnxruntime import run_onnxruntime
+            from perfmodel.profilers.steps.onnxruntime import prepare_onnxruntime
 
-            return run_onnxruntime
+            return prepare_onnxruntime
         case Compiler.OPENVINO:
-            from perfmodel.profilers.steps.openvino import run_openvino
+            from perfmodel.profilers.steps.openvino import prepare_openvino
 
-            return run_openvino
+            return prepare_openvino
         case _:
-            from perfmodel.profilers.steps.pytorch import run_pytorch
+            from perfmodel.profilers.steps.pytorch import prepare_pytorch
 
-            return run_pytorch
+            return prepare_pytorch
 
 
 #: Fields of a step that say the same of its timing, and of the device meanwhile.
@@ -94,9 +135,9 @@ def _measurement(
     run: ProfiledRun,
     accelerator: AcceleratorSpec,
     settings: MeasureSettings,
-    facts: DeviceFacts,
 ) -> Measurement:
-    timing, reading = run.timing, run.timing.telemetry
+    recorded = run.recorded
+    timing, reading = recorded.timing, recorded.timing.telemetry
     asked: dict[str, Any] = {name: getattr(job, name) for name in (*STEP_WORDS, "batch_size")}
     workload = Workload(
         **asked,
@@ -111,18 +152,18 @@ def _measurement(
         **{name: getattr(reading, name) for name in _OF_TELEMETRY},
         workload_hash=workload.content_hash,
         graph_hash=run.graph.content_hash,
-        model=run.model,
-        family=run.family,
+        model=recorded.model,
+        family=recorded.family,
         job=stated_fields(job),
         accelerator=accelerator.name,
         step_time_s=timing.median_s,
-        peak_memory_bytes=run.memory.allocated_bytes,
-        provenance=_provenance(accelerator, settings, run, facts),
+        peak_memory_bytes=recorded.memory.allocated_bytes,
+        provenance=_provenance(accelerator, settings, recorded, run.operators.total_s),
         execution=settings.execution,
         device_time_s=timing.device_s,
         device_busy_s=run.device_busy_s,
-        reserved_memory_bytes=run.memory.reserved_bytes,
-        power_limit_w=reading.power_limit_w or facts.power_limit_w,
+        reserved_memory_bytes=recorded.memory.reserved_bytes,
+        power_limit_w=reading.power_limit_w or recorded.facts.power_limit_w,
     )
     return Measurement(
         step=step,
@@ -133,20 +174,23 @@ def _measurement(
 
 
 def _provenance(
-    accelerator: AcceleratorSpec, settings: MeasureSettings, run: ProfiledRun, facts: DeviceFacts
+    accelerator: AcceleratorSpec,
+    settings: MeasureSettings,
+    recorded: RecordedRun,
+    operators_s: float,
 ) -> Provenance:
-    reading = run.timing.telemetry
+    timing, reading, driver = recorded.timing, recorded.timing.telemetry, recorded.facts.driver
     notes = [
-        f"other_load={run.timing.other_load:.4f}",
-        f"attempts={run.timing.attempts}",
-        f"operator_seconds={run.operators.total_s:.9f}",
-        *run.notes,
+        f"other_load={timing.other_load:.4f}",
+        f"attempts={timing.attempts}",
+        f"operator_seconds={operators_s:.9f}",
+        *recorded.notes,
         *([f"telemetry={reading.source}"] if reading.source else []),
         *([f"other_processes={reading.other_processes}"] if reading.other_processes else []),
     ]
     return Provenance(
         accelerator=spec_to_dict(accelerator),
-        software=software_versions() | ({"driver": facts.driver} if facts.driver else {}),
+        software=software_versions() | ({"driver": driver} if driver else {}),
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
         source=f"perfmodel {installed_version('perfmodel') or 'unknown'}",
         licence=settings.licence,

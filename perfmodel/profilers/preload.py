@@ -14,6 +14,7 @@ import warnings
 from perfmodel.errors import MissingExtraError
 
 _MODULES = (
+    "torch._dynamo",
     "torch.profiler",
     "perfmodel.capture.torch",
     "perfmodel.profilers.worker",

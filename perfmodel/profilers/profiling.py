@@ -1,4 +1,4 @@
-"""Measure a list of jobs here, one after the other, and never one of them twice.
+"""Measure a list of jobs here, each alone on its device, and never one of them twice.
 
 One process on one machine, with no database: the folder of records says what is done. Lists that
 several workers share are campaigns (:mod:`perfmodel.campaigns`).
@@ -15,9 +15,10 @@ from typing import Any, Protocol
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job, stated_fields
+from perfmodel.profilers.overlap import Begin, InFlight, jobs_beside
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.wire import workload_key
-from perfmodel.profilers.worker import Failure, Success, measure_in_fresh_process
+from perfmodel.profilers.worker import Failure, Measuring, Success
 from perfmodel.records import Measurement
 
 
@@ -86,9 +87,6 @@ class ProfileReport:
     elapsed_s: float
 
 
-Measure = Callable[[Job, AcceleratorSpec, MeasureSettings], Success | Failure]
-
-
 def profile_jobs(
     jobs: Sequence[Job],
     *,
@@ -98,14 +96,16 @@ def profile_jobs(
     on_event: Callable[[ProfileEvent], None] | None = None,
     retry_failed: bool = False,
     retry_noisy: bool = False,
-    measure: Measure = measure_in_fresh_process,
+    begin: Begin = Measuring,
+    beside: int | None = None,
 ) -> ProfileReport:
     """Measure every job that the store does not hold yet.
 
-    Each job runs in a fresh process that holds the machine's lock, so two loops on one
-    machine take turns. Each result is durable before the next job starts: one that was
-    interrupted, at whatever moment and however hard, goes on where it stopped when it is called
-    again with the same jobs.
+    Each job runs in a fresh process that holds the lock of the device, so two loops on one device
+    take turns. Where the device works by itself, the next job is prepared and the last one finished
+    meanwhile (:mod:`~perfmodel.profilers.overlap`). Results are durable one after the other: a loop
+    that was interrupted, at whatever moment and however hard, goes on where it stopped when it is
+    called again with the same jobs.
 
     Parameters
     ----------
@@ -119,6 +119,10 @@ def profile_jobs(
         now are measured again in any case.
     retry_noisy : bool
         Measure jobs again that were never measured undisturbed; of a job the newest record counts.
+    begin : callable
+        Begins a measurement.
+    beside : int, optional
+        Jobs that are prepared or finished while one runs; by default as many as the host bears.
     """
     done_before = store.finished_keys(device.name, noisy=not retry_noisy)
     failures = {
@@ -131,13 +135,25 @@ def profile_jobs(
     for position, (job, why) in enumerate(skipped, start=1):
         progress.tell(EventKind.SKIPPED, job, position, failed_before=why)
     failed = 0
-    for done, (key, job) in enumerate(open_jobs.items()):
-        progress.tell_of_open(EventKind.STARTED, job, done)
-        outcome = measure(job, device, settings)
+    if beside is None:
+        beside = jobs_beside(settings.device)
+
+    def end(begun: InFlight[tuple[int, str, Job]]) -> None:
+        nonlocal failed
+        (before, key, job), outcome = begun.take()
         failed += isinstance(outcome, Failure)
         _keep(store, device, key, job, outcome)
         kind = EventKind.FAILED if isinstance(outcome, Failure) else EventKind.FINISHED
-        progress.tell_of_open(kind, job, done, outcome)
+        progress.tell_of_open(kind, job, before, outcome)
+
+    with InFlight[tuple[int, str, Job]](1 + beside) as begun:
+        for before, (key, job) in enumerate(open_jobs.items()):
+            progress.tell_of_open(EventKind.STARTED, job, before)
+            begun.add((before, key, job), begin(job, device, settings))
+            if begun.is_full:
+                end(begun)
+        while begun:
+            end(begun)
     return ProfileReport(
         finished=len(open_jobs) - failed,
         skipped=len(skipped),
@@ -159,6 +175,7 @@ class _Progress:
     ) -> None:
         self._on_event, self._total = on_event, total
         self._skipped, self._waiting = skipped, waiting
+        self._ended = 0
         self._begin_s = time.monotonic()
 
     @property
@@ -183,8 +200,9 @@ class _Progress:
     def tell_of_open(
         self, kind: EventKind, job: Job, before: int, outcome: Success | Failure | None = None
     ) -> None:
-        """Tell what happened to a job that is measured after so many others."""
-        done = before + (outcome is not None)
+        """Tell what happened to a job that is begun after so many others."""
+        self._ended += outcome is not None
+        done = self._ended
         remaining_s = self.elapsed_s / done * (self._waiting - done) if done else None
         position = self._skipped + before + 1
         self.tell(kind, job, position, outcome=outcome, remaining_s=remaining_s)

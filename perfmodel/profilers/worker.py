@@ -1,47 +1,55 @@
-"""One fresh process per measurement.
+"""Fresh processes for each measurement.
 
 A server process holds the imported libraries and forks a child for each measurement, so that a
 child starts at once and carries nothing over from the one before. Whatever happens to the child
 (an exception, a crash, too little memory, too much time) ends in a :class:`Failure`.
+
+A device that works by itself is locked for the run alone. The child builds the job first; once the
+job has run, the child ends and with it all that it held of the device. Another child finishes what
+was recorded. Where the host is the device, one child does everything under the lock.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
+import pickle
 import signal
 import sys
-import tempfile
 import threading
 import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import Enum
 from multiprocessing import connection, get_context, parent_process
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
-
-import orjson
 
 from perfmodel.devices.codec import spec_from_dict, spec_to_dict
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import OutOfDeviceMemoryError, PerfModelError
 from perfmodel.graph.canonical import to_json
+from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job, stated_fields
 from perfmodel.graph.job_form import stated_job
-from perfmodel.profilers.measure import measure_job
-from perfmodel.profilers.run import MeasureSettings
+from perfmodel.profilers.device_lock import device_lock_path, machine_lock
+from perfmodel.profilers.measure import finish_job, measure_job, prepare_job, run_job
+from perfmodel.profilers.run import MeasureSettings, RecordedRun
+from perfmodel.profilers.runtime import open_runtime, works_by_itself
 from perfmodel.profilers.wire import measurement_from_json, measurement_to_json
 from perfmodel.records import Measurement
 
 _TAIL_CHARACTERS = 800
-#: Variables that say which accelerators a process may see.
-_VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+#: Threads of what goes on beside the run of another job.
+THREADS_BESIDE = 1
+#: Held by whoever starts a process or asks how one ended: ``multiprocessing`` asks after all of
+#: them whenever one is started, and of two who ask at once only one is told.
+_CHILDREN = threading.Lock()
 #: How often it is looked how much memory a measurement holds, seconds.
 _LOOK_S = 0.25
 #: How long a measurement that gave its result may take to end by itself, seconds.
@@ -91,119 +99,150 @@ class Failure:
 def measure_in_fresh_process(
     job: Job, accelerator: AcceleratorSpec, settings: MeasureSettings
 ) -> Success | Failure:
-    """Measure a job in a process of its own, alone on the machine.
+    """Measure a job in processes of its own, alone on its device."""
+    measuring = Measuring(job, accelerator, settings)
+    try:
+        return measuring.outcome()
+    finally:
+        measuring.end()
+
+
+@dataclass(frozen=True, slots=True)
+class _Recording:
+    """A pickled :class:`~perfmodel.profilers.run.RecordedRun`: only who finishes it reads it."""
+
+    content: bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Finished:
+    """A :class:`Success` on its way."""
+
+    measurement: bytes
+    graph_json: str
+
+
+class _Says(Enum):
+    """What a child says before its answer."""
+
+    WORKS = "works"
+    WAITS = "waits"
+
+
+@dataclass
+class _Clock:
+    """The time that a measurement has left; it stands while the device is waited for."""
+
+    left_s: float
+    runs: bool = False
+
+
+_Answer = _Finished | Failure | _Recording
+
+
+class Measuring:
+    """A job that is measured in processes of its own, from now on.
 
     Parameters
     ----------
     settings : MeasureSettings
-        ``timeout_s`` counts from the moment the machine is ours.
+        ``timeout_s`` leaves out the wait for the device.
     """
-    context = get_context("forkserver")
-    context.set_forkserver_preload(["perfmodel.profilers.preload"])
-    receiver, sender = context.Pipe(duplex=False)
-    with receiver:
-        process = context.Process(
-            target=_child,
-            args=(sender, stated_fields(job), spec_to_dict(accelerator), settings),
-            daemon=True,
+
+    def __init__(self, job: Job, accelerator: AcceleratorSpec, settings: MeasureSettings) -> None:
+        self._settings = settings
+        self._clock = _Clock(left_s=settings.timeout_s)
+        self._form = (stated_fields(job), spec_to_dict(accelerator), settings)
+        self._is_ended = False
+        self._process: Any = None
+        self._outcome: Future[Success | Failure] = Future()
+        self._thread = threading.Thread(target=self._measure, daemon=True, name="measuring")
+        self._thread.start()
+
+    def outcome(self) -> Success | Failure:
+        """Return what came of it, once that is known."""
+        return self._outcome.result()
+
+    def end(self) -> None:
+        """End it, if it goes on."""
+        with _CHILDREN:
+            self._is_ended = True
+            if (process := self._process) is not None:
+                process.kill()
+        self._thread.join()
+
+    def _measure(self) -> None:
+        try:
+            self._outcome.set_result(self._measured())
+        except BaseException as error:
+            self._outcome.set_exception(error)
+
+    def _measured(self) -> Success | Failure:
+        answer = self._answer_of(_measure)
+        if isinstance(answer, _Recording):
+            answer = self._answer_of(_finish, answer)
+        assert not isinstance(answer, _Recording), "it is finished"
+        if isinstance(answer, Failure):
+            return answer
+        return Success(
+            measurement=measurement_from_json(answer.measurement), graph_json=answer.graph_json
         )
-        process.start()
-        sender.close()
-        try:
-            return _outcome(receiver, process, settings)
-        finally:
-            process.kill()
-            process.join()
+
+    def _answer_of(self, work: Callable[..., None], *more: object) -> _Answer:
+        """Return what a fresh process answers, or how it ended without."""
+        context = get_context("forkserver")
+        context.set_forkserver_preload(["perfmodel.profilers.preload"])
+        receiver, sender = context.Pipe(duplex=False)
+        with receiver, sender:
+            args = (sender, *self._form, *more)
+            process = context.Process(target=work, args=args, daemon=True)
+            with _CHILDREN:
+                if self._is_ended:
+                    return Failure(kind="error", reason="It was ended from outside.")
+                process.start()
+                self._process = process
+            sender.close()
+            try:
+                return _told(receiver, process, self._settings, self._clock)
+            except EOFError:
+                return Failure(kind="crash", reason=_exit_reason(_exit_code(process, _END_S)))
+            finally:
+                process.kill()
+                _exit_code(process)
+                self._process = None
 
 
-@contextmanager
-def machine_lock(
-    path: Path | None = None, *, on_wait: Callable[[], None] | None = None
-) -> Iterator[None]:
-    """Hold the machine alone; waits for whoever holds it.
-
-    The kernel lets the lock go when the process ends, however it ends.
-
-    Parameters
-    ----------
-    path : Path, optional
-        Lock file; by default that of the processor.
-    on_wait : callable, optional
-        Called where somebody else holds it, before waiting.
-    """
-    file = _opened(path or device_lock_path("cpu"))
-    try:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if on_wait is not None:
-                on_wait()
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(file)
+def _exit_code(process: Any, patience_s: float | None = None) -> int | None:
+    """Wait for the end of a process, and return how it ended."""
+    connection.wait([process.sentinel], patience_s)
+    with _CHILDREN:
+        code: int | None = process.exitcode
+    return code
 
 
-def _opened(path: Path) -> int:
-    """Open a lock file, which another user of the machine may have made: reading is enough."""
-    try:
-        return os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        file = os.open(path, os.O_RDONLY | os.O_CREAT, 0o644)
-    with contextlib.suppress(PermissionError):  # somebody else was quicker
-        os.fchmod(file, 0o644)
-    return file
-
-
-def device_lock_path(device: str) -> Path:
-    """Return the file that is locked by whoever measures a device of this machine.
-
-    Parameters
-    ----------
-    device : str
-        As :func:`~perfmodel.profilers.runtime.open_runtime` takes it. An accelerator is told apart
-        as the variables say that hide others from this process; recordings lock the processor.
-
-    Examples
-    --------
-    >>> device_lock_path("cpu").name
-    'perfmodel-cpu.lock'
-    """
-    word, _, rest = device.partition(":")
-    name = "cpu"
-    if word not in ("cpu", "replay"):
-        index = int(rest) if rest.isdigit() else 0
-        visible = next((v for v in map(os.environ.get, _VISIBLE) if v), "")
-        cards = [card.strip() for card in visible.split(",")]
-        name = f"gpu-{cards[index] if visible and index < len(cards) else index}"
-    return Path(tempfile.gettempdir()) / f"perfmodel-{name}.lock"
-
-
-def _outcome(receiver: Connection, process: Any, settings: MeasureSettings) -> Success | Failure:
-    try:
-        receiver.recv_bytes()  # the machine is ours from here on
-        broken = _broken_limit(receiver, process, settings)
-        if broken is not None:
+def _told(receiver: Connection, process: Any, settings: MeasureSettings, clock: _Clock) -> _Answer:
+    clock.runs = False
+    while True:
+        if clock.runs and (broken := _broken_limit(receiver, process, settings, clock)):
             return broken
-        message = orjson.loads(receiver.recv_bytes())
+        said: _Says | _Answer = receiver.recv()
+        if isinstance(said, _Says):
+            clock.runs = said is _Says.WORKS
+            continue
         # What ends by itself gives back what the system keeps for it, such as semaphores.
-        process.join(_END_S)
-    except EOFError:
-        process.join(_END_S)
-        return Failure(kind="crash", reason=_exit_reason(process.exitcode))
-    if "failed" in message:
-        return Failure(**message["failed"])
-    return Success(
-        measurement=measurement_from_json(message["measurement"]), graph_json=message["graph"]
-    )
+        _exit_code(process, _END_S)
+        return said
 
 
-def _broken_limit(receiver: Connection, process: Any, settings: MeasureSettings) -> Failure | None:
-    """Wait for a result; return the limit that the measurement broke meanwhile, if any."""
+def _broken_limit(
+    receiver: Connection, process: Any, settings: MeasureSettings, clock: _Clock
+) -> Failure | None:
+    """Wait for a word; return the limit that the measurement broke meanwhile, if any."""
     limit_bytes = settings.memory_limit_bytes
-    deadline_s = time.monotonic() + settings.timeout_s
+    deadline_s = time.monotonic() + clock.left_s
     while (left_s := deadline_s - time.monotonic()) > 0:
         if receiver.poll(left_s if limit_bytes is None else min(_LOOK_S, left_s)):
+            clock.left_s = deadline_s - time.monotonic()
             return None
         if limit_bytes is not None and (used := _resident_bytes(process.pid)) > limit_bytes:
             reason = f"It held {used / 1e9:.3g} GB of memory; {limit_bytes / 1e9:.3g} are allowed."
@@ -232,41 +271,104 @@ def _exit_reason(exit_code: int | None) -> str:
     return f"The process ended with status {exit_code} and without a result."
 
 
-def _child(
+def _measure(
     sender: Connection,
     job: Mapping[str, Any],
     accelerator: Mapping[str, Any],
     settings: MeasureSettings,
 ) -> None:
+    """Be the process that measures."""
+    asked = (stated_job(job), spec_from_dict(accelerator), settings)
+    work = _recorded if works_by_itself(settings.device) else _measured
+    # The device is held until there is nothing left but to end, which gives back its memory.
+    with ExitStack() as turn:
+        _answer(sender, lambda: work(sender, turn, *asked))
+
+
+def _finish(
+    sender: Connection,
+    job: Mapping[str, Any],
+    accelerator: Mapping[str, Any],
+    settings: MeasureSettings,
+    recording: _Recording,
+) -> None:
+    """Be the process that finishes what another has recorded."""
+    asked = (stated_job(job), spec_from_dict(accelerator), settings)
+    _answer(sender, lambda: _finished(sender, recording, *asked))
+
+
+def _recorded(
+    sender: Connection,
+    turn: ExitStack,
+    job: Job,
+    accelerator: AcceleratorSpec,
+    settings: MeasureSettings,
+) -> _Recording:
+    """Build a job beside others, and run it alone on its device."""
+    sender.send(_Says.WORKS)
+    prepared = prepare_job(job, settings, threads=THREADS_BESIDE)
+    turn.enter_context(_turn(sender, settings))
+    run = run_job(prepared, job, accelerator, open_runtime(settings.device))
+    return _Recording(pickle.dumps(run))
+
+
+def _finished(
+    sender: Connection,
+    recording: _Recording,
+    job: Job,
+    accelerator: AcceleratorSpec,
+    settings: MeasureSettings,
+) -> _Finished:
+    import torch
+
+    sender.send(_Says.WORKS)
+    torch.set_num_threads(THREADS_BESIDE)
+    run: RecordedRun = pickle.loads(recording.content)
+    return _to_send(*finish_job(run, job, accelerator, settings))
+
+
+def _measured(
+    sender: Connection,
+    turn: ExitStack,
+    job: Job,
+    accelerator: AcceleratorSpec,
+    settings: MeasureSettings,
+) -> _Finished:
+    """Do everything alone on the host, which is the device."""
+    turn.enter_context(_turn(sender, settings))
+    return _to_send(*measure_job(job, accelerator, settings))
+
+
+@contextmanager
+def _turn(sender: Connection, settings: MeasureSettings) -> Iterator[None]:
+    sender.send(_Says.WAITS)
+    with machine_lock(settings.lock_path or device_lock_path(settings.device)):
+        sender.send(_Says.WORKS)
+        yield
+
+
+def _answer(sender: Connection, work: Callable[[], _Answer]) -> None:
+    """Do the work of a child, and send what comes of it."""
     end_with_parent(lambda: os._exit(1))
     _silence()
-    with machine_lock(settings.lock_path or device_lock_path(settings.device)):
-        sender.send_bytes(b"{}")
-        sender.send_bytes(orjson.dumps(_result(job, accelerator, settings)))
+    try:
+        answer = work()
+    except OutOfDeviceMemoryError as error:
+        capacity = error.capacity_bytes
+        answer = Failure(kind="out_of_memory", reason=str(error), capacity_bytes=capacity)
+    except PerfModelError as error:
+        answer = Failure(kind="error", reason=str(error))
+    except Exception as error:  # a model's own code may raise anything
+        tail = traceback.format_exc()[-_TAIL_CHARACTERS:]
+        answer = Failure(kind="error", reason=f"{type(error).__name__}: {error}\n{tail}")
+    sender.send(answer)
     sender.close()
 
 
-def _result(
-    job: Mapping[str, Any], accelerator: Mapping[str, Any], settings: MeasureSettings
-) -> dict[str, Any]:
-    try:
-        measurement, graph = measure_job(stated_job(job), spec_from_dict(accelerator), settings)
-    except OutOfDeviceMemoryError as error:
-        capacity = error.capacity_bytes
-        return _failed("out_of_memory", str(error), capacity_bytes=capacity)
-    except PerfModelError as error:
-        return _failed("error", str(error))
-    except Exception as error:  # a model's own code may raise anything
-        tail = traceback.format_exc()[-_TAIL_CHARACTERS:]
-        return _failed("error", f"{type(error).__name__}: {error}\n{tail}")
-    return {
-        "measurement": measurement_to_json(measurement).decode(),
-        "graph": to_json(graph).decode(),
-    }
-
-
-def _failed(kind: str, reason: str, **more: Any) -> dict[str, Any]:
-    return {"failed": {"kind": kind, "reason": reason, **more}}
+def _to_send(measurement: Measurement, graph: Graph) -> _Finished:
+    return _Finished(
+        measurement=measurement_to_json(measurement), graph_json=to_json(graph).decode()
+    )
 
 
 def _silence() -> None:

@@ -15,7 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perfmodel.errors import DamagedArtifactError, StoreError, UnknownPredictorError
+from perfmodel.errors import (
+    DamagedArtifactError,
+    InvalidInputError,
+    StoreError,
+    UnknownPredictorError,
+)
 from perfmodel.store.durable import write_whole_folder
 
 MANIFEST = "manifest.json"
@@ -24,6 +29,8 @@ KERNELS = "kernels"
 FORMAT_VERSION = 1
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+#: Characters of the name of a model.
+_LONGEST_NAME = 100
 #: No file of an artefact is larger; a manifest that says otherwise is damaged.
 _LARGEST_FILE_BYTES = 1 << 30
 
@@ -198,6 +205,28 @@ def manifest_bytes(body: Mapping[str, Any]) -> bytes:
 def is_safe_name(name: str) -> bool:
     """Tell whether a name can be that of a model, a version or a file of one."""
     return _SAFE_NAME.fullmatch(name) is not None
+
+
+def check_model_name(name: str, *, pointer: str = "") -> None:
+    """Refuse what cannot be the name of a model that answers for steps.
+
+    Raises
+    ------
+    InvalidInputError
+        A name that no folder can have, or the one of the model of single kernels.
+    """
+    if not is_safe_name(name) or len(name) > _LONGEST_NAME:
+        raise InvalidInputError(
+            f"{name[:_LONGEST_NAME]!r} cannot be the name of a model: letters, digits, dots and "
+            f"dashes, at most {_LONGEST_NAME}.",
+            pointer=pointer,
+        )
+    if name == KERNELS:
+        raise InvalidInputError(
+            f"{name!r} is the model of single kernels, which `perfmodel train-kernels` learns; a "
+            "model of steps needs another name.",
+            pointer=pointer,
+        )
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:

@@ -151,9 +151,10 @@ def _read(question: Any) -> _Asked:
     for name in ("job", "candidates"):
         if fields.get(name) is None:
             raise InvalidInputError(f"A request needs the field {name!r}.", pointer=f"/{name}")
-    candidates = as_object(fields["candidates"], "/candidates", what="candidates")
+    what = 'candidates, the accelerator of each partition such as {"new": "A100-SXM4-80GB"},'
+    candidates = as_object(fields["candidates"], "/candidates", what=what)
     if not candidates:
-        raise InvalidInputError("candidates must not be empty.", pointer="/candidates")
+        raise InvalidInputError(f"{what} must not be empty; got {{}}.", pointer="/candidates")
     for name in candidates:
         if not name or not name.isprintable() or "," in name:
             raise InvalidInputError(

@@ -29,6 +29,7 @@ from perfmodel.requests import Query, parse_job, parse_query
 from service.answering.observed_jobs import ObservedJobs
 from service.answering.question_cache import JobCache, QuestionCache, point_at_text
 from service.answering.questions import (
+    OPTIONS,
     AskedMatrix,
     AskedPlans,
     attempt,
@@ -102,7 +103,7 @@ class Answerer:
     def _query(self, question: Any) -> Query:
         """Read a question; one that cannot be read is told all that is wrong with it."""
         try:
-            return parse_query(self.resolved(question))
+            return parse_query(self.resolved(question), besides=OPTIONS)
         except InvalidInputError as error:
             said = {one.pointer.split("/")[1:2] == ["placement"] for one in (error, *error.others)}
             if isinstance(question, Mapping) and "placement" in question and True not in said:

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from perfmodel.errors import InvalidInputError, PerfModelError, UnknownFieldError
+from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator.tables.curve import CurveQuestion, doubling_counts
 from perfmodel.estimator.tables.ranking import Criterion, RankQuestion
 from perfmodel.graph.job import Job
 from perfmodel.json_values import (
     as_count,
     as_flag,
+    as_items,
     as_known_text,
     as_number,
     as_object,
@@ -46,7 +47,7 @@ _CONSTRAINTS = ("fits", "total_samples", "deadline_s", "budget")
 _OPERATORS, _MOST_OPERATORS = 50, 1_000
 
 #: Options: which model answers, and by when.
-_OPTIONS = frozenset({"pin_model", "deadline_ms", "allow_fallback"})
+OPTIONS = ("pin_model", "deadline_ms", "allow_fallback")
 
 #: Says what ``deadline_ms`` says, for callers that cannot change the body; the body stands over it.
 DEADLINE_HEADER = b"x-deadline-ms"
@@ -100,9 +101,11 @@ def split_options(question: Any, stated_ms: bytes | None = None) -> tuple[Any, O
     >>> question, options.deadline_ms, options.allow_fallback
     ({'job': 1}, 50.0, True)
     """
-    if type(question) is not dict or (stated_ms is None and _OPTIONS.isdisjoint(question)):
+    if type(question) is not dict:
         return question, NO_OPTIONS
-    plain = {name: value for name, value in question.items() if name not in _OPTIONS}
+    if stated_ms is None and not any(name in question for name in OPTIONS):
+        return question, NO_OPTIONS
+    plain = {name: value for name, value in question.items() if name not in OPTIONS}
     waits_ms = _deadline_ms(question.get("deadline_ms"))
     if waits_ms is None and stated_ms is not None:
         waits_ms = _deadline_ms_of_header(stated_ms)
@@ -171,15 +174,9 @@ class AskedPlans:
 
 def read_matrix(question: Any, *, max_cells: int) -> AskedMatrix:
     """Read the body of ``POST /v1/matrix``."""
-    if not isinstance(question, dict):
-        raise InvalidInputError("A matrix request must be an object.")
-    for name in question:
-        if name not in _MATRIX:
-            raise UnknownFieldError(name, known=_MATRIX, pointer=f"/{name}")
+    _fields(question, _MATRIX, ())
     for name in ("jobs", "placements"):
-        value = question.get(name)
-        if not isinstance(value, list) or not value:
-            raise InvalidInputError(f"{name} must be a list that is not empty.", pointer=f"/{name}")
+        as_items(name, question.get(name), f"/{name}")
     jobs, placements = question["jobs"], question["placements"]
     cells = len(jobs) * len(placements)
     if cells > max_cells:
@@ -218,12 +215,11 @@ def read_rank(question: Any) -> AskedRank | AskedPlans:
     job = parse_job(fields["job"])
     if fields.get("search") is not None or fields.get("placement") is not None:
         return _read_search(fields, job)
-    written = fields.get("placements")
-    if not isinstance(written, list) or not written:
+    if fields.get("placements") is None:
         raise InvalidInputError(
-            "placements must be a list that is not empty; or give placement and search.",
-            pointer="/placements",
+            "A ranking needs placements, a list; or a placement and search.", pointer="/placements"
         )
+    written = as_items("placements", fields["placements"], "/placements")
     limits = as_object(
         fields.get("constraints") or {}, "/constraints", what="constraints", known=_CONSTRAINTS
     )
@@ -288,7 +284,7 @@ def _read_search(fields: Mapping[str, Any], job: Job) -> AskedPlans:
 
 
 def _fields(question: Any, known: tuple[str, ...], needed: tuple[str, ...]) -> Mapping[str, Any]:
-    fields = as_object(question, "", what="A request", known=known)
+    fields = as_object(question, "", what="A request", known=(*known, *OPTIONS))
     for name in needed:
         if fields.get(name) is None:
             raise InvalidInputError(f"A request needs the field {name!r}.", pointer=f"/{name}")

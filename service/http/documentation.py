@@ -37,7 +37,7 @@ def json_body(
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Describe the problems that a route may answer with."""
-    content = {PROBLEM_MEDIA_TYPE: {"schema": schema_ref("Problem")}}
+    content = {PROBLEM_MEDIA_TYPE: {"schema": schema_ref("RefusedRequest")}}
     words = {
         400: "Not JSON", 403: "Not yours", 404: "Not there", 409: "Conflicts with what there is",
         413: "Too large", 415: "Not a content type that is read", 422: "Cannot be answered",

@@ -27,6 +27,7 @@ from perfmodel.errors import (
     TakenNameError,
     UnknownNameError,
 )
+from perfmodel.json_values import shown
 from service.http.redaction import without_own_paths, without_places
 
 logger = logging.getLogger(__name__)
@@ -155,9 +156,12 @@ def problem(
 def problem_response(
     content: Mapping[str, Any], headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return a problem object as a response."""
+    """Return a problem object as a response.
+
+    Its detail is there as ``error`` too, which clients of the v2 inference protocol read.
+    """
     return Response(
-        orjson.dumps(content),
+        orjson.dumps({**content, "error": content["detail"]}),
         status_code=content["status"],
         media_type=PROBLEM_MEDIA_TYPE,
         headers={**retry_headers(content["status"]), **(headers or {})},
@@ -219,18 +223,20 @@ async def _on_perfmodel_error(request: Request, error: Exception) -> Response:
 async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
-    content = http_problem(status, _http_detail(request, status, str(error.detail)))
+    content = http_problem(status, _http_detail(request, status, error))
     return problem_response(content, error.headers)
 
 
-def _http_detail(request: Request, status: HTTPStatus, detail: str) -> str:
+def _http_detail(request: Request, status: HTTPStatus, error: HTTPException) -> str:
     if status is HTTPStatus.NOT_FOUND and request.path_params:
         return f"There is nothing at {request.url.path}, or nothing that this key may see."
     if status is HTTPStatus.NOT_FOUND:
         return f"There is nothing at {request.url.path}. /docs lists every route."
     if status is HTTPStatus.METHOD_NOT_ALLOWED:
-        return f"{request.url.path} does not take {request.method}."
-    return detail
+        taken = (error.headers or {}).get("Allow", "")
+        instead = f"; it takes {taken}" if taken else ""
+        return f"{request.url.path} does not take {request.method}{instead}."
+    return str(error.detail)
 
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:
@@ -238,7 +244,7 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
     errors = [
         {
             "pointer": "/" + "/".join(str(part) for part in item["loc"]),
-            "detail": item["msg"],
+            "detail": f"{item['msg']}; got {shown(item.get('input'))}.",
             "allowed": [],
         }
         for item in error.errors()

@@ -12,7 +12,7 @@ import orjson
 from perfmodel.errors import InvalidInputError, MissingExtraError, PerfModelError
 from perfmodel.estimator.evidence.observed_rows import named
 from perfmodel.graph.job import Job
-from perfmodel.json_values import as_number, as_object, as_text, refuse_unknown, shown
+from perfmodel.json_values import as_items, as_number, as_object, as_text, refuse_unknown, shown
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.requests import parse_observation
@@ -224,16 +224,13 @@ def _observations_of(body: Any) -> list[Any]:
     if isinstance(body, Mapping):
         refuse_unknown(body, ("observations",), "")
         body = body.get("observations")
-    if not isinstance(body, list) or not body:
+    found = as_items("observations", body, "/observations")
+    if len(found) > MOST_REPORTS:
         raise InvalidInputError(
-            "observations must be a list that is not empty.", pointer="/observations"
-        )
-    if len(body) > MOST_REPORTS:
-        raise InvalidInputError(
-            f"At most {MOST_REPORTS} observations at a time; got {len(body)}.",
+            f"At most {MOST_REPORTS} observations at a time; got {len(found)}.",
             pointer="/observations",
         )
-    return body
+    return found
 
 
 def _content_hash(job: StoredJob, seen: Observation, placement: str, software: _Software) -> str:

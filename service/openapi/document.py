@@ -20,7 +20,7 @@ from service.answering.questions import MOST_MS
 from service.http.documentation import TEMPLATE, schema_ref
 from service.http.errors import PROBLEM_MEDIA_TYPE
 from service.operations.middleware import KINDS
-from service.schemas.answer_bodies import Problem
+from service.schemas.answer_bodies import RefusedRequest
 from service.schemas.question_bodies import (
     CurveRequest,
     ExplainRequest,
@@ -51,7 +51,7 @@ _MODELS: tuple[type[BaseModel], ...] = (
     PriceRequest,
     ReportsRequest,
     StateRequest,
-    Problem,
+    RefusedRequest,
 )
 _DEADLINE: dict[str, Any] = {
     "name": "X-Deadline-Ms",
@@ -78,7 +78,7 @@ _SCHEMES: dict[str, Any] = {
     "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
     "basic": {"type": "http", "scheme": "basic", "description": "The key as the password"},
 }
-_PROBLEM = {PROBLEM_MEDIA_TYPE: {"schema": schema_ref("Problem")}}
+_PROBLEM = {PROBLEM_MEDIA_TYPE: {"schema": schema_ref("RefusedRequest")}}
 _RETRY = {"Retry-After": {"description": "Seconds", "schema": {"type": "integer"}}}
 _REFUSALS: dict[str, Any] = {
     "401": {"description": "No key, or one that is not known", "content": _PROBLEM},

@@ -13,6 +13,7 @@ from typing import final
 from perfmodel.errors import InvalidInputError
 from perfmodel.retraining.settings import parse_settings
 from perfmodel.retraining.triggers import TriggerRules, look
+from perfmodel.store.artifacts import check_model_name
 from perfmodel.store.retraining import RetrainingStore, TriggerStore
 from perfmodel.store.sql.connections import is_in_memory
 from perfmodel.store.sql.polling import PollingThread
@@ -34,6 +35,10 @@ def rules_of(settings: Settings) -> TriggerRules:
         asked = parse_settings(settings.retrain_settings, pointer="/retrain_settings").to_dict()
     except InvalidInputError as error:
         raise InvalidInputError(f"PERFMODEL_RETRAIN_SETTINGS: {error.message}") from error
+    try:
+        check_model_name(settings.retrain_model)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"PERFMODEL_RETRAIN_MODEL: {error.message}") from error
     return TriggerRules(
         model=settings.retrain_model,
         cron=settings.retrain_cron,

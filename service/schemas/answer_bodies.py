@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, RootModel
+from pydantic import BaseModel, Field, RootModel
 
 from perfmodel.client import answers, errors, forms
 from service.schemas.from_dataclass import model_of, stands_for
@@ -12,6 +12,13 @@ from service.schemas.question_bodies import PlanBody
 
 ProblemItem = model_of(errors.ProblemItem, "ProblemItem", config=None)
 Problem = model_of(errors.Problem, "Problem", config=None)
+
+
+class RefusedRequest(Problem):  # type: ignore[misc,valid-type]
+    """An error (RFC 9457) that answers a whole request."""
+
+    error: str = Field(description="The detail again, as the v2 inference protocol names it.")
+
 
 ThroughputBody = model_of(answers.Throughput, "ThroughputBody", config=None)
 BreakdownBody = model_of(answers.Breakdown, "BreakdownBody", config=None)

@@ -22,7 +22,9 @@ STEPS: tuple[tuple[Any, str], ...] = (
 )  # fmt: skip
 
 
-def work(url: str, folder: str, at: int | None, fatal_batch: int | None = None) -> None:
+def work(
+    url: str, folder: str, at: int | None, fatal_batch: int | None = None, beside: int = 0
+) -> None:
     """Measure what waits.
 
     Parameters
@@ -31,6 +33,8 @@ def work(url: str, folder: str, at: int | None, fatal_batch: int | None = None) 
         The process is killed at this moment.
     fatal_batch : int or None
         A job of this batch kills it.
+    beside : int
+        Tasks that are begun beside the one that is measured.
     """
 
     def end(job: Any) -> None:
@@ -40,7 +44,8 @@ def work(url: str, folder: str, at: int | None, fatal_batch: int | None = None) 
     if at is not None:
         kill_at(at, STEPS)
     world = CampaignWorld(url=url, folder=Path(folder))
-    world.worker(Bench(log=world.folder / "begun", before=end)).run()
+    bench = Bench(log=world.folder / "begun", before=end)
+    world.worker(bench, beside=beside).run()
     world.close()
 
 

@@ -8,7 +8,7 @@ import pytest
 from campaign_world import SPEC
 
 from perfmodel.campaigns.device import CampaignDevice, local_device
-from perfmodel.profilers.worker import device_lock_path
+from perfmodel.profilers.device_lock import device_lock_path
 
 
 def test_the_processor_of_this_machine_is_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from campaign_world import REFERENCE, Bench, CampaignWorld, jobs
 
 from perfmodel.campaigns.events import WorkEventKind
@@ -17,10 +18,13 @@ def _references_take(*times_s: float) -> Callable[[Job, int], float]:
     return lambda job, number: next(taken) if job == REFERENCE else 0.001 * job.batch_size
 
 
-def test_the_reference_comes_first_after_every_few_and_last(world: CampaignWorld) -> None:
+@pytest.mark.parametrize("beside", [0, 2])
+def test_the_reference_comes_first_after_every_few_and_last(
+    world: CampaignWorld, beside: int
+) -> None:
     campaign = world.enter(jobs(5), reference=REFERENCE, reference_every=2)
     bench = Bench()
-    world.worker(bench).run()
+    world.worker(bench, beside=beside).run()
     assert [job.batch_size for job in bench.begun] == [1000, 1, 2, 1000, 3, 4, 1000, 5, 1000]
     kept = ReferenceStore(world.connections).of_campaign(campaign)
     assert [reference.drift for reference in kept] == [None, 0.0, 0.0, 0.0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -116,6 +117,23 @@ def test_a_database_that_stays_away_ends_the_worker_but_not_what_it_measured(
     bench = Bench()
     report = world.worker(bench).run()
     assert (report.held, bench.begun, world.states(campaign)) == (1, [], ["done"])
+
+
+def test_an_interrupted_worker_gives_back_all_that_it_has_begun(world: CampaignWorld) -> None:
+    campaign = world.enter(jobs(5))
+
+    def interrupt(job: Job) -> None:
+        if job.batch_size == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        world.worker(Bench(before=interrupt), beside=2).run()
+    assert world.states(campaign) == ["done", *["waiting"] * 4]
+    assert [task.attempts for task in world.tasks(campaign)] == [1, 0, 0, 0, 0]
+    kinds = Counter(event.kind for event in world.events)
+    assert kinds == {
+        WorkEventKind.STARTED: 4, WorkEventKind.FINISHED: 1, WorkEventKind.PUT_BACK: 3,
+    }  # fmt: skip
 
 
 def test_an_interrupted_worker_gives_its_task_back(world: CampaignWorld) -> None:

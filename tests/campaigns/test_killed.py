@@ -48,9 +48,11 @@ def quick_folder(tmp_path: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.parametrize("beside", [0, 2])
 @pytest.mark.parametrize("turn", range(often(1)))
 def test_a_kill_at_any_moment_loses_at_most_the_running_task(
     turn: int,
+    beside: int,
     quick_folder: Path,
     workers: CleanForks,
     record_property: Callable[[str, object], None],
@@ -61,11 +63,11 @@ def test_a_kill_at_any_moment_loses_at_most_the_running_task(
         world = CampaignWorld(url=migrated_sqlite(folder), folder=folder)
         campaign = world.enter(jobs(TASKS), reference=REFERENCE, reference_every=2)
         world.close()
-        ended = workers.run(world.url, folder, at)
+        ended = workers.run(world.url, folder, at, None, beside)
         finished = [task for task in world.tasks(campaign) if task.state is TaskState.DONE]
         _end_leases(world)
         world.close()
-        assert workers.run(world.url, folder, None) == 0
+        assert workers.run(world.url, folder, None, None, beside) == 0
         tasks = world.tasks(campaign)
         assert [task.state for task in tasks] == [TaskState.DONE] * TASKS, at
         # What was finished is as it was, but for what a later reference said of it.
@@ -88,15 +90,17 @@ def test_a_kill_at_any_moment_loses_at_most_the_running_task(
     pytest.fail("the worker was never let finish")
 
 
+@pytest.mark.parametrize("beside", [0, 2])
 def test_a_task_that_takes_its_worker_with_it_twice_is_set_aside(
-    tmp_path: Path, workers: CleanForks
+    tmp_path: Path, workers: CleanForks, beside: int
 ) -> None:
+    """Those that were begun beside it are measured: the second time it is alone."""
     world = CampaignWorld(url=migrated_sqlite(tmp_path), folder=tmp_path)
     campaign = world.enter(jobs(2))
     world.close()
     ends = []
     for _ in range(3):
-        ends.append(workers.run(world.url, tmp_path, None, 1))
+        ends.append(workers.run(world.url, tmp_path, None, 1, beside))
         _end_leases(world)
     assert ends == [-signal.SIGKILL, -signal.SIGKILL, 0]
     first, second = world.tasks(campaign)

@@ -18,7 +18,8 @@ from perfmodel.campaigns.events import WorkEventKind
 from perfmodel.campaigns.policy import Order
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
-from perfmodel.profilers.worker import Failure, machine_lock
+from perfmodel.profilers.device_lock import machine_lock
+from perfmodel.profilers.worker import Failure
 from perfmodel.store.campaigns.campaign_records import TaskState
 from perfmodel.store.campaigns.task_store import Wanted
 
@@ -97,9 +98,33 @@ def test_no_task_is_begun_once_the_time_is_spent(
     assert world.states(campaign) == ["done", "done", "waiting", "waiting", "waiting"]
 
 
-def test_a_worker_ends_after_as_many_tasks_as_asked_for(world: CampaignWorld) -> None:
+def test_tasks_are_begun_beside_the_one_that_runs(
+    world: CampaignWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    campaign = world.enter(jobs(4))
+    bench = Bench(before=_taking_s(3.0, monkeypatch))
+    assert world.worker(bench, beside=2).run().finished == 4
+    assert [job.batch_size for job in bench.begun] == [1, 2, 3, 4]
+    begun, ended = WorkEventKind.STARTED, WorkEventKind.FINISHED
+    assert [event.kind for event in world.events] == [
+        begun, begun, begun, ended, begun, ended, ended, ended,
+    ]  # fmt: skip
+    # What overlaps counts once.
+    assert [task.elapsed_s for task in world.tasks(campaign)] == [3.0] * 4
+
+
+def test_of_equal_jobs_one_is_measured_although_they_overlap(world: CampaignWorld) -> None:
+    world.enter(jobs(1))
+    world.enter(jobs(1), accelerators=["gpu"])
+    bench = Bench()
+    report = world.worker(bench, beside=2).run()
+    assert (report.finished, report.held, len(bench.begun)) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("beside", [0, 2])
+def test_a_worker_ends_after_as_many_tasks_as_asked_for(world: CampaignWorld, beside: int) -> None:
     campaign = world.enter(jobs(3))
-    assert world.worker(Bench(), most_tasks=2).run().ended == 2
+    assert world.worker(Bench(), most_tasks=2, beside=beside).run().ended == 2
     assert world.states(campaign) == ["done", "done", "waiting"]
 
 

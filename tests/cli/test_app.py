@@ -81,6 +81,20 @@ def _parts(path: str, command: click.Command) -> Iterator[tuple[str, click.Comma
         yield from _parts(f"{path} {name}", part)
 
 
+@pytest.mark.parametrize("name", ["campaign", "measure"])
+def test_a_group_without_a_command_names_its_commands(name: str) -> None:
+    shown = CliRunner().invoke(cli, [name])
+    assert shown.exit_code == 2 and shown.stdout == ""
+    assert f"Error: cli {name} needs one of its commands: " in shown.stderr
+
+
+@pytest.mark.parametrize("name", ["predict", "explain", "curve", "plans"])
+def test_a_second_placement_is_not_dropped(name: str) -> None:
+    shown = CliRunner().invoke(cli, [name, "zoo/mlp", "--on", "T4", "--on", "A100"])
+    assert shown.exit_code == 2 and shown.stdout == ""
+    assert "got T4, A100. `perfmodel compare` ranks several." in shown.stderr
+
+
 def test_a_misspelt_command_is_answered_with_the_nearest() -> None:
     shown = CliRunner().invoke(cli, ["predct"])
     assert shown.exit_code == 2

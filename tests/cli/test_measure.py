@@ -11,7 +11,7 @@ from made_up_process_records import collective, loader
 
 from perfmodel.cli.app import cli
 from perfmodel.errors import MeasurementError
-from perfmodel.profilers import worker
+from perfmodel.profilers import device_lock
 from perfmodel.profilers.distributed import collective_runs, ranks
 from perfmodel.profilers.feeding import loader_runs
 from perfmodel.store.profiles.process_store import ProcessStore
@@ -33,7 +33,7 @@ def replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranks, "describe_cpu_share", lambda shares: None)
     monkeypatch.setattr(loader_runs, "measure_loaders", loaders)
     # Whoever measures on this machine meanwhile holds its lock.
-    monkeypatch.setattr(worker, "machine_lock", nullcontext)
+    monkeypatch.setattr(device_lock, "machine_lock", nullcontext)
     monkeypatch.setattr("perfmodel.devices.local_cpu.LocalCpu.describe", lambda self: None)
 
 

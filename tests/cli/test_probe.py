@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from made_measurements import when_asked
 
 from perfmodel.cli import cli
 from perfmodel.devices.drivers.device_facts import DeviceFacts
@@ -51,7 +52,7 @@ def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
         return Success(measurement=measurement, graph_json=to_json(graph).decode())
 
     def run(jobs: list[Job], **settings: Any) -> ProfileReport:
-        return profile_jobs(jobs, **{**settings, "measure": measure})
+        return profile_jobs(jobs, **{**settings, "begin": when_asked(measure)})
 
     monkeypatch.setattr(probe_run, "profile_jobs", run)
 

@@ -16,7 +16,7 @@ from perfmodel.cli.learning import measuring
 from perfmodel.cli.learning.probe import _Shown
 from perfmodel.cli.progress_bar import ProgressBar, end_in
 from perfmodel.graph.job import Job
-from perfmodel.profilers import worker
+from perfmodel.profilers import device_lock
 from perfmodel.profilers.profiling import EventKind, ProfileEvent
 
 #: UTC, to the second.
@@ -69,7 +69,7 @@ def test_measurements_say_when_they_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Whoever measures on this machine meanwhile holds its lock.
-    monkeypatch.setattr(worker, "machine_lock", nullcontext)
+    monkeypatch.setattr(device_lock, "machine_lock", nullcontext)
     now_s = iter((0.0, 30.0))  # at the beginning, and when the first of three has ended
     monkeypatch.setattr(measuring, "time", SimpleNamespace(monotonic=lambda: next(now_s, 60.0)))
     tasks = [measuring.Task(label=name, measure=list) for name in "abc"]

@@ -75,3 +75,23 @@ def test_wrong_settings_are_refused_before_anything_is_entered(
 ) -> None:
     _run("retrain", *at, "--settings", settings, code=2)
     assert json.loads(_run("retrain", "list", *at, "--json").stdout)["retrainings"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("kernels", "perfmodel train-kernels"), ("../x", "cannot be the name")]
+)
+def test_a_name_that_no_model_of_steps_can_have_is_refused(
+    at: list[str], name: str, said: str
+) -> None:
+    assert said in _run("retrain", *at, "--later", "--name", name, code=2).stderr
+    assert json.loads(_run("retrain", "list", *at, "--json").stdout)["retrainings"] == []
+    assert said in _run("train", "--name", name, code=2).stderr
+
+
+def test_who_looks_needs_no_public_measurements(
+    at: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFMODEL_DATA", "nowhere")
+    assert json.loads(_run("retrain", "list", *at, "--json").stdout)["retrainings"] == []
+    said = _run("retrain", *at, "--later", code=2).stderr
+    assert "PERFMODEL_DATA is 'nowhere', which is no folder" in said

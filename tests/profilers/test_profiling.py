@@ -1,5 +1,6 @@
 """Campaigns on this machine: fresh processes, failures, and a kill in the middle."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -13,14 +14,21 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import pytest
-from waiting import PATIENCE_S
+from made_measurements import when_asked
+from waiting import PATIENCE_S, until
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job
+from perfmodel.profilers.device_lock import machine_lock
 from perfmodel.profilers.profiling import EventKind, ProfileEvent, profile_jobs
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.timing import TimingPolicy
-from perfmodel.profilers.worker import Failure, Success, machine_lock, measure_in_fresh_process
+from perfmodel.profilers.worker import (
+    Failure,
+    Measuring,
+    Success,
+    measure_in_fresh_process,
+)
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.types import Compiler, Mode
 
@@ -89,6 +97,27 @@ def test_a_measurement_ends_by_itself(tmp_path: Path, monkeypatch: pytest.Monkey
     assert ended == [0]
 
 
+def test_a_measurement_that_is_ended_holds_its_device_no_longer(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    big = Job(model="zoo/mlp", mode=Mode.TRAINING, batch_size=200_000)
+    waited: list[str] = []
+
+    def is_held() -> bool:
+        assert settings.lock_path is not None
+        with settings.lock_path.open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    measuring = Measuring(big, DEVICE, settings)
+    until(is_held)
+    measuring.end()
+    with machine_lock(settings.lock_path, on_wait=lambda: waited.append("held")):
+        assert not waited
+
+
 def test_a_job_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     big = Job(model="zoo/mlp", mode=Mode.TRAINING, batch_size=200_000)
     outcome = measure_in_fresh_process(big, DEVICE, settings_in(tmp_path, timeout_s=0.5))
@@ -140,7 +169,7 @@ def test_what_had_less_time_than_there_is_now_is_measured_again(tmp_path: Path) 
     store = ProfileStore(tmp_path / "profiles")
     for timeout_s in (16.0, 120.0, 120.0, 60.0):
         profile_jobs(
-            [Job(model="zoo/mlp")], store=store, device=DEVICE, measure=measure,
+            [Job(model="zoo/mlp")], store=store, device=DEVICE, begin=when_asked(measure),
             settings=settings_in(tmp_path, timeout_s=timeout_s),
         )  # fmt: skip
     assert given_s == [16.0, 120.0]

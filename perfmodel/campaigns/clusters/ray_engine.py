@@ -23,8 +23,8 @@ from perfmodel.campaigns.device import CampaignDevice, local_device
 from perfmodel.campaigns.events import WorkEvent, WorkEventKind, WorkReport
 from perfmodel.campaigns.work import CampaignWorker, WorkOptions
 from perfmodel.errors import MeasurementError, MissingExtraError
-from perfmodel.profilers.profiling import Measure
-from perfmodel.profilers.worker import measure_in_fresh_process
+from perfmodel.profilers.overlap import Begin
+from perfmodel.profilers.worker import Measuring
 from perfmodel.store.campaigns import CampaignStore
 from perfmodel.store.campaigns.campaign_records import TaskState
 from perfmodel.store.profiles import ProfileStore
@@ -61,7 +61,7 @@ class RayEngine:
     options: WorkOptions
     address: str | None = None
     device: Callable[[str], CampaignDevice] = local_device
-    measure: Measure = measure_in_fresh_process
+    begin: Begin = Measuring
 
     def run(self, on_event: Callable[[WorkEvent], None] = lambda event: None) -> WorkReport:
         """Work until every worker has found that nothing is left for its device.
@@ -187,7 +187,7 @@ def _work(engine: RayEngine, device: str) -> dict[str, int]:
             ProfileStore(engine.folder),
             engine.device(device),
             engine.options,
-            measure=engine.measure,
+            begin=engine.begin,
         )
         report = worker.run()
     finally:

@@ -10,7 +10,7 @@ import click
 
 from perfmodel.cli.asking.answering import answered
 from perfmodel.cli.asking.prepare import read_model
-from perfmodel.cli.options import answering_options, question_options
+from perfmodel.cli.options import answering_options, on_option, question_options
 from perfmodel.cli.output import count, duration, percent, print_json
 from perfmodel.errors import InvalidInputError
 
@@ -20,7 +20,7 @@ _WORDS = {True: "yes", False: "NO", None: "?"}
 
 @click.command()
 @click.argument("subject", metavar="MODEL", required=False)
-@click.option("--on", "accelerator", required=True, help="Accelerator, such as A100-SXM4-80GB.")
+@on_option("accelerator", "Accelerator, such as A100-SXM4-80GB.", required=True)
 @click.option("--most", type=int, default=64, show_default=True, help="Largest count.")
 @click.option("--per-host", type=int, default=8, show_default=True, help="Accelerators of a host.")
 @click.option("--network", help="Between hosts, such as ib-200g. Default: what such hosts have.")

@@ -9,7 +9,7 @@ import click
 
 from perfmodel.cli.asking.predict import print_estimate
 from perfmodel.cli.asking.prepare import read_question
-from perfmodel.cli.options import question_options
+from perfmodel.cli.options import on_option, question_options
 from perfmodel.cli.output import duration, percent, print_json, print_table, with_unit
 from perfmodel.cli.subjects import describe_job
 
@@ -22,7 +22,7 @@ Column = tuple[str, str, Callable[[Any], str]]
 
 @click.command()
 @click.argument("subject", metavar="MODEL|FILE|-", required=False)
-@click.option("--on", "placement", metavar="PLACEMENT", help="For example 8xA100-SXM4-80GB.")
+@on_option("placement", "For example 8xA100-SXM4-80GB.")
 @click.option(
     "--most", type=click.IntRange(1, 1_000), default=15, help="Groups of equal operators at most."
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfmodel.cli.asking.prepare import read_model
-from perfmodel.cli.options import question_options
+from perfmodel.cli.options import on_option, question_options
 from perfmodel.cli.output import count, duration, memory, print_facts, print_json
 
 if TYPE_CHECKING:
@@ -17,11 +17,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("subject", metavar="MODEL", required=False)
-@click.option(
-    "--on", "placement", required=True, metavar="PLACEMENT", help="8x(8xA100-SXM4-80GB)@8xib-200g."
-)
+@on_option("placement", "8x(8xA100-SXM4-80GB)@8xib-200g.", required=True)
 @click.option("--global-batch", type=int, help="Samples of a step. [default: those of the job]")
-@click.option("--most", type=int, default=5, show_default=True, help="Plans shown.")
+@click.option("--most", type=click.IntRange(1), default=5, show_default=True, help="Plans shown.")
 @question_options
 def command(
     subject: str | None,

@@ -12,7 +12,7 @@ import click
 from perfmodel.cli.asking.answering import Answers, answered
 from perfmodel.cli.asking.prepare import read_question
 from perfmodel.cli.failures import EXIT_SOME_FAILED, problem
-from perfmodel.cli.options import answering_options, question_options
+from perfmodel.cli.options import answering_options, on_option, question_options
 from perfmodel.cli.output import count, duration, memory, percent, print_facts, print_json
 from perfmodel.cli.subjects import describe_job, parse_json
 from perfmodel.errors import InvalidInputError, PerfModelError
@@ -20,7 +20,7 @@ from perfmodel.errors import InvalidInputError, PerfModelError
 
 @click.command()
 @click.argument("subject", metavar="MODEL|FILE|-", required=False)
-@click.option("--on", "placement", metavar="PLACEMENT", help="For example 8xA100-SXM4-80GB.")
+@on_option("placement", "For example 8xA100-SXM4-80GB.")
 @click.option("--jsonl", is_flag=True, help="FILE holds a request a line; so does the answer.")
 @question_options
 @answering_options

@@ -32,7 +32,7 @@ def run_tasks(tasks: Sequence[Task], out: Path, *, as_json: bool) -> None:
 
     One that fails does not end the others. The exit code says whether any did.
     """
-    from perfmodel.profilers.worker import machine_lock
+    from perfmodel.profilers.device_lock import machine_lock
     from perfmodel.store.profiles.process_store import ProcessStore
 
     store, begin_s = ProcessStore(out), time.monotonic()

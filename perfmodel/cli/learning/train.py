@@ -37,7 +37,11 @@ if TYPE_CHECKING:
     "[env: PERFMODEL_DATA]",
 )
 @click.option(
-    "--workers", type=int, default=2, show_default=True, help="Processes that capture and fit."
+    "--workers",
+    type=click.IntRange(1),
+    default=2,
+    show_default=True,
+    help="Processes that capture and fit.",
 )
 @engine_options
 @click.option(
@@ -74,12 +78,14 @@ def command(
     Takes minutes; progress goes to standard error.
     """
     from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS
+    from perfmodel.store.artifacts import check_model_name
     from perfmodel.store.profiles.profile_store import ProfileStore
     from perfmodel.training.kept_folds import kept_folds
     from perfmodel.training.samples.samples import load_samples
     from perfmodel.training.train import train
     from perfmodel.training.training_engine import opened_engine
 
+    check_model_name(name)
     found = load_samples(ProfileStore(profiles), device=device)
     with opened_engine(engine, workers=workers, address=address) as tasks:
         public = _public(data, profiles, tasks) if data else None

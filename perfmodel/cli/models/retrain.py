@@ -145,8 +145,10 @@ def _settings(
 
 
 def _entered(connections: Connections, name: str, why: str, settings: dict[str, Any]) -> Retraining:
+    from perfmodel.store.artifacts import check_model_name
     from perfmodel.store.retraining import RetrainingStore
 
+    check_model_name(name)
     caller = f"user {getpass.getuser()} on {socket.gethostname()}"
     found, created = RetrainingStore(connections).start(
         name, why=why, caller=caller, settings=settings

@@ -17,6 +17,7 @@ from perfmodel.cli.options import (
     store_options,
     with_options,
 )
+from perfmodel.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from perfmodel.retraining.worker import WorkerOptions
@@ -34,7 +35,7 @@ _OPTIONS = (
     ),
     click.option(
         "--data",
-        type=click.Path(path_type=Path, file_okay=False, exists=True),
+        type=click.Path(path_type=Path),
         envvar="PERFMODEL_DATA",
         help="Folder of public measurements to learn from. [environment: PERFMODEL_DATA]",
     ),
@@ -75,10 +76,22 @@ class Where(TypedDict):
 
 
 def workplace(where: Where) -> Workplace:
-    """Return where retrainings are done, from the options of :func:`workplace_options`."""
+    """Return where retrainings are done, from the options of :func:`workplace_options`.
+
+    Raises
+    ------
+    InvalidInputError
+        The folder of public measurements is not there.
+    """
     from perfmodel.retraining.data.sources import DataSources
     from perfmodel.retraining.workplace import Workplace, usual_folder
 
+    # Here, since what only looks at retrainings needs none.
+    if where["data"] is not None and not where["data"].is_dir():
+        raise InvalidInputError(
+            f"--data or PERFMODEL_DATA is {str(where['data'])!r}, which is no folder. Name the one "
+            "of the public measurements, or none to learn from profiles alone."
+        )
     url, models = url_of(where["database"]), where["models"]
     profiles = where["profiles"] or (Path("profiles"),)
     return Workplace(

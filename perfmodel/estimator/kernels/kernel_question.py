@@ -11,6 +11,7 @@ from perfmodel.features.kernels.kernel_extents import EXTENTS, FROM_ZERO, NOT_WH
 from perfmodel.features.kernels.kernel_work import DTYPES
 from perfmodel.json_values import (
     as_count,
+    as_items,
     as_known_text,
     as_number,
     as_object,
@@ -96,7 +97,7 @@ def parse_kernels(question: object) -> KernelsQuestion:
     64.0
     """
     fields = as_object(question, "", what="A request", known=_FIELDS)
-    kernels, accelerators = (_listed(fields, name) for name in _FIELDS)
+    kernels, accelerators = (as_items(name, fields.get(name), f"/{name}") for name in _FIELDS)
     cells = len(kernels) * len(accelerators)
     if cells > MOST_CELLS:
         raise InvalidInputError(
@@ -183,13 +184,6 @@ def _extent(name: str, value: object, pointer: str) -> float:
     if name in FROM_ZERO and value == 0 and not isinstance(value, bool):
         return 0.0
     return float(as_count(name, value, pointer))
-
-
-def _listed(fields: Mapping[str, Any], name: str) -> list[Any]:
-    value = fields.get(name)
-    if not isinstance(value, list | tuple) or not value:
-        raise InvalidInputError(f"{name} must be a list that is not empty.", pointer=f"/{name}")
-    return list(value)
 
 
 def _refuse(fields: Mapping[str, Any], names: tuple[str, ...], what: str, pointer: str) -> None:

@@ -22,7 +22,7 @@ from perfmodel.placement.plans.plan_answer import (
     TransformerTraining,
     job_choice,
     plan_answer,
-    scaled,
+    with_computing,
 )
 from perfmodel.placement.topology.topology import BatchSplit, Plan
 from perfmodel.types import Mode
@@ -73,7 +73,7 @@ def split_step(
     _refuse_stages(training.shape.layers, plan, pointer="/placement")
     choices = [job_choice(job, plan)] * len(single_s)
     if needs_no_single(prepared, training.on(placement.fabric.accelerators), plan):
-        steps = scaled(plan_answer(training, placement.fabric, choices), slowed)
+        steps = with_computing(plan_answer(training, placement.fabric, choices), slowed)
         half_width = _OF_EQUATIONS[training.shape.experts > 1]
     else:
         steps = plan_answer(training, placement.fabric, choices, single_s=single_s)

@@ -50,7 +50,12 @@ from perfmodel.placement.plan_steps.plan_cells import (
 from perfmodel.placement.plan_steps.plan_memory import plan_memory
 from perfmodel.placement.plan_steps.plan_step import PlanStep, plan_step
 from perfmodel.placement.plans.compiled_memory import compiled_memory_bytes
-from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice, scaled
+from perfmodel.placement.plans.plan_answer import (
+    TransformerTraining,
+    job_choice,
+    scaled,
+    with_computing,
+)
 from perfmodel.placement.plans.plan_search import PlanRanking, PlanRoom, search_plans
 from perfmodel.placement.topology.topology import Schedule
 from perfmodel.types import Mode, Precision
@@ -240,7 +245,7 @@ def _grown(parts: MemoryParts, factor: FloatArray) -> MemoryParts:
 class PredictedScale:
     """The scale of plans by what is predicted of a job at some batches.
 
-    A plan takes what one accelerator takes, times what the equations make of the plan, unless they
+    A plan computes as much longer than the equations say as one accelerator does, unless they
     answer by themselves (:func:`.plan_engine.needs_no_single`). Where they were fitted on other
     jobs, replicas that are not split take what single answers say of them.
 
@@ -286,12 +291,13 @@ class PredictedScale:
         whole = np.array(
             [predicted and _is_whole(one) and one.checkpointing is usual for one in choices]
         )
+        told, again = with_computing(steps, factor), np.ones(len(choices))
         stages = np.array([choice.plan.zero_stage for choice in choices])
         for stage in np.unique(stages[whole]).tolist():
             rows = np.flatnonzero(whole & (stages == stage))
             replicas = known.replicated(batch[rows], accumulation[rows], zero_stage=stage)
-            factor[rows] = replicas.step_time_s / steps.step_time_s[rows]
-        return self._corrected(choices, scaled(steps, factor)).step_time_s / steps.step_time_s
+            again[rows] = replicas.step_time_s / told.step_time_s[rows]
+        return self._corrected(choices, scaled(told, again)).step_time_s / steps.step_time_s
 
     def _corrected(self, choices: Sequence[PlanChoice], steps: PlanStep) -> StepParts:
         """Return the steps as all that is known of the job lets them appear."""
@@ -327,11 +333,17 @@ def search(
 ) -> PlanRanking:
     """Search the parallel plans of a job, as :meth:`.facade.Estimator.search`."""
     job = prepared.job
-    training = transformer_training(prepared) if job.mode is Mode.TRAINING else None
+    if job.mode is not Mode.TRAINING:
+        raise InvalidInputError(
+            f"Plans are searched for training; {job.label} is asked about in {job.mode.value}. "
+            "State the mode training.",
+            pointer="/job/mode",
+        )
+    training = transformer_training(prepared)
     if training is None:
         raise InvalidInputError(
             "Plans are searched for the training of a transformer, and none was recognised in "
-            f"{job.label} ({job.mode.value}).",
+            f"{job.label}.",
             pointer="/job",
         )
     alone = on_one_of_each(core, prepared, placement, observed)

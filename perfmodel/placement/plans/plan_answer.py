@@ -185,9 +185,9 @@ def plan_answer(
 ) -> PlanStep:
     r"""Return the steps of some plans.
 
-    Where the step of the same micro-batches on one accelerator is known, it sets the scale:
-    :math:`single \cdot model(plan) / model(one)`, never below the arithmetic at the peak; each
-    model has the constants of its own software.
+    Where the step of the same micro-batches on one accelerator is known, it sets the scale of what
+    is computed: :math:`compute(plan) \cdot single / model(one)`. No step is below the arithmetic at
+    the peak, and each model has the constants of its own software.
 
     Parameters
     ----------
@@ -203,13 +203,31 @@ def plan_answer(
     if single_s is None:
         return steps
     alone = plan_step(training.alone(fabric, choices), training.constants).step_time_s
-    return scaled(steps, single_s / alone)
+    return with_computing(steps, single_s / alone)
 
 
 def scaled(steps: PlanStep, factor: npt.ArrayLike) -> PlanStep:
     """Return steps ``factor`` times as long; ratios between plans stay those of the model."""
     times = np.asarray(factor, dtype=np.float64)
     longer = steps.parts.each(lambda part: part * times)
+    return replace(steps, parts=longer, bubble_s=steps.bubble_s * times)
+
+
+def with_computing(steps: PlanStep, factor: npt.ArrayLike) -> PlanStep:
+    """Return steps whose computing takes ``factor`` times as long; links are as fast as before.
+
+    Of a shorter computation less communication hides, in proportion; of a longer one no more.
+    """
+    times, parts = np.asarray(factor, dtype=np.float64), steps.parts
+    hidden = np.maximum(parts.communication_s - parts.exposed_communication_s, 0.0)
+    shown = (1.0 - np.minimum(times, 1.0)) * hidden
+    longer = replace(
+        parts,
+        compute_s=parts.compute_s * times,
+        overhead_s=parts.overhead_s * times,
+        input_stall_s=parts.input_stall_s * times,
+        exposed_communication_s=parts.exposed_communication_s + shown,
+    )
     return replace(steps, parts=longer, bubble_s=steps.bubble_s * times)
 
 

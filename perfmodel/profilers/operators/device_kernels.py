@@ -58,10 +58,38 @@ class DeviceOperators(StepOperators):
         return join_operators(graph, [tuple(kernel_events(trace)) for trace in self.traces])
 
 
+@final
+@dataclass(frozen=True)
+class WrittenTraces(StepOperators):
+    """What a profiler wrote of some steps, one file each; read when it is asked for."""
+
+    files: Sequence[bytes]
+
+    @cached_property
+    def read(self) -> DeviceOperators:
+        """The traces in the files."""
+        traces = []
+        with tempfile.TemporaryDirectory() as folder:
+            for number, content in enumerate(self.files):
+                path = Path(folder) / f"step-{number}.json"
+                path.write_bytes(content)
+                traces.append(read_trace(path))
+        return DeviceOperators(traces)
+
+    @property
+    def busy_s(self) -> float | None:
+        """That of the traces."""
+        return self.read.busy_s
+
+    def join(self, graph: Graph) -> JoinedOperators:
+        """Join the traces."""
+        return self.read.join(graph)
+
+
 def profile_device(
     step: Callable[[], object], runtime: DeviceRuntime, *, steps: int
-) -> DeviceOperators:
-    """Run steps under torch.profiler and read what it wrote.
+) -> WrittenTraces:
+    """Run steps under torch.profiler and keep what it wrote, which is read without the device.
 
     Parameters
     ----------
@@ -73,17 +101,17 @@ def profile_device(
     from torch.profiler import profile, supported_activities
 
     activities = supported_activities()  # type: ignore[no-untyped-call]
-    traces = []
+    files = []
     with tempfile.TemporaryDirectory() as folder:
-        for number in range(steps):
+        path = Path(folder) / "step.json"
+        for _ in range(steps):
             runtime.synchronise()
             with profile(activities=activities, record_shapes=True) as profiler:
                 step()
                 runtime.synchronise()
-            path = Path(folder) / f"step-{number}.json"
             profiler.export_chrome_trace(str(path))
-            traces.append(read_trace(path))
-    return DeviceOperators(traces)
+            files.append(path.read_bytes())
+    return WrittenTraces(files)
 
 
 def busy_seconds(trace: Trace) -> float:

@@ -17,7 +17,7 @@ from perfmodel.profilers.operators.joined import JoinedOperators
 
 
 class StepOperators(ABC):
-    """What a profiler saw of a few steps."""
+    """What a profiler saw of a few steps: plain data, read where it is asked for."""
 
     @property
     @abstractmethod

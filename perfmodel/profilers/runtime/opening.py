@@ -67,6 +67,17 @@ def open_runtime(device: str = "cpu") -> DeviceRuntime:
     )
 
 
+def works_by_itself(device: str) -> bool:
+    """Tell by its name whether a device is :attr:`~DeviceRuntime.asynchronous`, without opening it.
+
+    Examples
+    --------
+    >>> works_by_itself("gpu:1"), works_by_itself("cpu"), works_by_itself("replay:gpu.json")
+    (True, False, False)
+    """
+    return device.partition(":")[0] in _ACCELERATOR_WORDS
+
+
 def _cpu() -> DeviceRuntime:
     plain = CpuRuntime()
     return CpuRuntime(telemetry=telemetry_of(plain.facts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perfmodel.capture.program import Program
+from perfmodel.devices.cpu_facts import usable_cpus
 from perfmodel.errors import MeasurementError, first_line
 
 #: Steps that are run to compile: the first compiles forward and backward; a second shows whether
@@ -38,12 +40,19 @@ class CompiledProgram:
         return (f"compile_seconds={self.compile_s:.1f}", f"graph_breaks={self.graph_breaks}")
 
 
+def load_inductor() -> None:
+    """Import what compiles, for which no device is needed. Compiling itself asks the device."""
+    importlib.import_module("torch._dynamo")
+    importlib.import_module("torch._inductor.compile_fx")
+
+
 @contextmanager
 def inductor_program(program: Program, *, device_graphs: bool = False) -> Iterator[CompiledProgram]:
     """Compile the module of a program as ``torch.compile(model)`` does, and run it.
 
     The optimizer stays as it is, as in most training scripts. Kernels announce themselves to the
-    profiler and are named after the operators that they fuse.
+    profiler and are named after the operators that they fuse. Nothing compiles any more when the
+    program is there: what helped to has ended.
 
     Parameters
     ----------
@@ -58,13 +67,14 @@ def inductor_program(program: Program, *, device_graphs: bool = False) -> Iterat
     import torch
     from torch._dynamo.utils import counters
     from torch._inductor import config
+    from torch._inductor.async_compile import shutdown_compile_workers
 
     _check_toolchain(program.device.type)
+    threads = compile_threads(program.device.type, config.compile_threads or 1)
     torch._dynamo.reset()
     counters.clear()
     settings: dict[str, Any] = {
-        # One process, so that nothing else runs on the machine while steps are timed.
-        "compile_threads": 1,
+        "compile_threads": threads,
         "cpp.enable_kernel_profile": True,
         "cpp.descriptive_names": "original_aten",
         "triton.descriptive_names": "original_aten",
@@ -83,12 +93,42 @@ def inductor_program(program: Program, *, device_graphs: bool = False) -> Iterat
             raise MeasurementError(
                 f"inductor cannot compile this step: {type(error).__name__}: {first_line(error)}"
             ) from error
+        finally:
+            if threads > 1:
+                shutdown_compile_workers()  # type: ignore[no-untyped-call]
         yield CompiledProgram(
             program=compiled,
             compile_s=time.monotonic() - begin_s,
             graph_breaks=sum(counters["graph_break"].values()),
         )
     torch._dynamo.reset()
+
+
+def compile_threads(device: str, configured: int, *, cores: int | None = None) -> int:
+    """Return how many processes compile.
+
+    One where the host is the device. Elsewhere half of the cores at most: the others are for what
+    goes on beside.
+
+    Parameters
+    ----------
+    device : str
+        Its type in PyTorch's words.
+    configured : int
+        What inductor would take, which is ``TORCHINDUCTOR_COMPILE_THREADS`` where that is set.
+    cores : int, optional
+        By default those that this process may use.
+
+    Examples
+    --------
+    >>> compile_threads("cpu", 16), compile_threads("cuda", 16, cores=16)
+    (1, 8)
+    >>> compile_threads("cuda", 4, cores=16), compile_threads("cuda", 1, cores=1)
+    (4, 1)
+    """
+    if device == "cpu":
+        return 1
+    return max(1, min(configured, (cores or len(usable_cpus())) // 2))
 
 
 def _knows(config: Any, key: str) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,13 @@ from perfmodel.errors import MeasurementError, first_line
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.profilers.onnx_file import OnnxFile
-from perfmodel.profilers.run import MeasureSettings
+from perfmodel.profilers.operators.onnx_nodes import (
+    KernelTime,
+    OnnxNames,
+    join_kernels,
+    read_names,
+)
+from perfmodel.profilers.run import MeasureSettings, ProfiledRun, RecordedRun
 from perfmodel.profilers.steps.stored_file import read_stored
 from perfmodel.types import Mode, Precision
 from perfmodel.zoo.bundle import ModelBundle
@@ -117,6 +123,34 @@ class ExportedJob:
     family: str
     model: str
 
+    @property
+    def names(self) -> OnnxNames:
+        """How the nodes of the file are called."""
+        return read_names(self.file)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class RecordedExport(RecordedRun):
+    """Passes of an ONNX engine over a file.
+
+    Parameters
+    ----------
+    graph : Graph
+        Captured from the file.
+    passes : sequence of sequence of KernelTime
+        What ran in each profiled one.
+    """
+
+    graph: Graph
+    names: OnnxNames
+    passes: Sequence[Sequence[KernelTime]]
+
+    def finish(self, job: Job) -> ProfiledRun:
+        """Join what ran to the nodes of the file."""
+        operators = join_kernels(self.graph, self.passes, self.names)
+        return ProfiledRun(recorded=self, graph=self.graph, operators=operators)
+
 
 def export_job(job: Job, settings: MeasureSettings) -> ExportedJob:
     """Return the file of a job: its model exported with fixed shapes, or the file that it names.
@@ -138,7 +172,6 @@ def export_job(job: Job, settings: MeasureSettings) -> ExportedJob:
             f"Exported models are profiled for fp32 inference, got {job.precision} {job.mode} with "
             f"{job.compiler}; measure that with eager or inductor."
         )
-    torch.set_num_threads(settings.threads)
     bundle = build_bundle(job, device="cpu")
     file, feeds = export_onnx(bundle)
     return ExportedJob(

@@ -6,15 +6,16 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 from perfmodel.errors import MeasurementError, MissingExtraError, PerfModelError
 from perfmodel.graph.job import Job
-from perfmodel.profilers.operators.onnx_nodes import KernelTime, join_kernels, read_names
-from perfmodel.profilers.run import MeasureSettings, ProfiledRun
+from perfmodel.profilers.operators.onnx_nodes import KernelTime
+from perfmodel.profilers.run import MeasureSettings, PreparedRun, RecordedRun
 from perfmodel.profilers.runtime import DeviceRuntime, MemoryPeak
-from perfmodel.profilers.steps.exported import Feeds, export_job
+from perfmodel.profilers.steps.exported import ExportedJob, Feeds, RecordedExport, export_job
 from perfmodel.profilers.steps.providers import Provider, check_used, provider_for
 from perfmodel.profilers.timing import time_steps
 from perfmodel.traces.formats.onnxruntime_profile import NodeRun, node_runs
@@ -25,49 +26,69 @@ OPTIMISATION = "ORT_ENABLE_ALL"
 _SOURCE = re.compile(r"/onnxruntime_src/\S+:\d+ .*?\) ")
 
 
-def run_onnxruntime(job: Job, settings: MeasureSettings, runtime: DeviceRuntime) -> ProfiledRun:
-    """Measure the file of a job: step times without a profiler, then node times with ORT's own.
-
-    Both sessions have the same options. Nodes that ORT fused count for the node whose name the
-    fused one bears. Where a provider has memory of its own, inputs and outputs stay in it.
+def prepare_onnxruntime(job: Job, settings: MeasureSettings) -> PreparedRun:
+    """Make the file of a job.
 
     Raises
     ------
     MeasurementError
-        Another mode or precision, a model that cannot be exported, a file that cannot be run, or
-        an execution provider that is not there or does not serve the device; says what to install.
+        Another mode or precision, or a model that cannot be exported.
     """
-    provider = provider_for(job.compiler, settings.provider, runtime.facts.backend)
-    exported = export_job(job, settings)
-    runtime.release_memory()
-    with _refused_with_reason(exported.model, runtime):
-        session = _session(exported.file, settings.threads, provider)
-        step = _step_of(session, exported.feeds, provider)
-        del session
-        runtime.reset_peak_memory()
-        timing = time_steps(step, settings.policy, clock=runtime)
-        memory = _told_memory(runtime, provider)
-    del step
-    runs, shares = profile_kernels(
-        exported.file,
-        exported.feeds,
-        threads=settings.threads,
-        runs=settings.profiled_steps,
-        provider=provider,
-    )
-    return ProfiledRun(
-        graph=exported.graph,
-        timing=timing,
-        memory=memory,
-        operators=join_kernels(exported.graph, runs, read_names(exported.file)),
-        family=exported.family,
-        model=exported.model,
-        notes=(
-            f"memory={memory.method}",
-            f"onnxruntime_optimisation={OPTIMISATION}",
-            *(f"time_share_{name}={share:.3f}" for name, share in shares.items()),
-        ),
-    )
+    return _PreparedFile(job=job, settings=settings, exported=export_job(job, settings))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class _PreparedFile(PreparedRun):
+    job: Job
+    settings: MeasureSettings
+    exported: ExportedJob
+
+    def run(self, runtime: DeviceRuntime) -> RecordedRun:
+        """Take step times without a profiler, then node times with ORT's own.
+
+        Both sessions have the same options. Nodes that ORT fused count for the node whose name the
+        fused one bears. Where a provider has memory of its own, inputs and outputs stay in it.
+
+        Raises
+        ------
+        MeasurementError
+            A file that cannot be run, or an execution provider that is not there or does not serve
+            the device; says what to install.
+        """
+        exported, settings = self.exported, self.settings
+        provider = provider_for(self.job.compiler, settings.provider, runtime.facts.backend)
+        runtime.release_memory()
+        with _refused_with_reason(exported.model, runtime):
+            session = _session(exported.file, settings.threads, provider)
+            step = _step_of(session, exported.feeds, provider)
+            del session
+            runtime.reset_peak_memory()
+            timing = time_steps(step, settings.policy, clock=runtime)
+            memory = _told_memory(runtime, provider)
+        del step
+        runs, shares = profile_kernels(
+            exported.file,
+            exported.feeds,
+            threads=settings.threads,
+            runs=settings.profiled_steps,
+            provider=provider,
+        )
+        return RecordedExport(
+            graph=exported.graph,
+            names=exported.names,
+            passes=runs,
+            timing=timing,
+            memory=memory,
+            facts=runtime.facts,
+            family=exported.family,
+            model=exported.model,
+            notes=(
+                f"memory={memory.method}",
+                f"onnxruntime_optimisation={OPTIMISATION}",
+                *(f"time_share_{name}={share:.3f}" for name, share in shares.items()),
+            ),
+        )
 
 
 @contextmanager

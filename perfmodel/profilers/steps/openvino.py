@@ -7,15 +7,16 @@ units for it. One stream, so that a step is the latency of one pass.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, final
 
 from perfmodel.errors import MeasurementError, MissingExtraError, first_line
 from perfmodel.graph.job import Job
-from perfmodel.profilers.operators.onnx_nodes import KernelTime, join_kernels, read_names
-from perfmodel.profilers.run import MeasureSettings, ProfiledRun
+from perfmodel.profilers.operators.onnx_nodes import KernelTime
+from perfmodel.profilers.run import MeasureSettings, PreparedRun, RecordedRun
 from perfmodel.profilers.runtime import DeviceRuntime
-from perfmodel.profilers.steps.exported import Feeds, export_job
+from perfmodel.profilers.steps.exported import ExportedJob, Feeds, RecordedExport, export_job
 from perfmodel.profilers.timing import time_steps
 from perfmodel.types import Precision
 
@@ -23,50 +24,70 @@ from perfmodel.types import Precision
 _WARM_PASSES = 2
 
 
-def run_openvino(job: Job, settings: MeasureSettings, runtime: DeviceRuntime) -> ProfiledRun:
-    """Time the file of a job in OpenVINO, then profile its layers.
-
-    A layer that OpenVINO fused counts for the node whose name it bears, as with ONNX Runtime;
-    reorders between layouts bear none and are named in the record.
+def prepare_openvino(job: Job, settings: MeasureSettings) -> PreparedRun:
+    """Make the file of a job.
 
     Raises
     ------
     MissingExtraError
         OpenVINO is not installed.
     MeasurementError
-        A device other than the CPU, another mode or precision, or a file that OpenVINO refuses.
+        Another mode or precision, or a model that cannot be exported.
     """
     if job.precision is not Precision.FP32:
         raise MeasurementError(
             f"In OpenVINO fp32 is profiled, which it would compute in anyway; got {job.precision}. "
             "Measure that in onnxruntime."
         )
-    if runtime.facts.backend != "cpu" or settings.provider:
-        raise MeasurementError(
-            "OpenVINO is profiled on the CPU, without an execution provider; got device "
-            f"{runtime.facts.name}{f', provider {settings.provider}' if settings.provider else ''}."
+    return _PreparedFile(settings=settings, core=_core(), exported=export_job(job, settings))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class _PreparedFile(PreparedRun):
+    settings: MeasureSettings
+    core: Any
+    exported: ExportedJob
+
+    def run(self, runtime: DeviceRuntime) -> RecordedRun:
+        """Time the file, then profile its layers.
+
+        A layer that OpenVINO fused counts for the node whose name it bears, as with ONNX Runtime;
+        reorders between layouts bear none and are named in the record.
+
+        Raises
+        ------
+        MeasurementError
+            A device other than the CPU, or a file that OpenVINO refuses.
+        """
+        exported, settings = self.exported, self.settings
+        if runtime.facts.backend != "cpu" or settings.provider:
+            provider = f", provider {settings.provider}" if settings.provider else ""
+            raise MeasurementError(
+                "OpenVINO is profiled on the CPU, without an execution provider; got device "
+                f"{runtime.facts.name}{provider}."
+            )
+        runtime.release_memory()
+        request = _request(self.core, exported.file, settings.threads, profile=False)
+        infer = partial(request.infer, dict(exported.feeds))
+        runtime.reset_peak_memory()
+        timing = time_steps(infer, settings.policy, clock=runtime)
+        memory = runtime.peak_memory()
+        del request, infer
+        passes = profile_layers(
+            exported.file, exported.feeds, threads=settings.threads, passes=settings.profiled_steps
         )
-    core = _core()
-    exported = export_job(job, settings)
-    runtime.release_memory()
-    request = _request(core, exported.file, settings.threads, profile=False)
-    infer = partial(request.infer, dict(exported.feeds))
-    runtime.reset_peak_memory()
-    timing = time_steps(infer, settings.policy, clock=runtime)
-    memory = runtime.peak_memory()
-    del request, infer
-    passes = profile_layers(
-        exported.file, exported.feeds, threads=settings.threads, passes=settings.profiled_steps
-    )
-    return ProfiledRun(
-        graph=exported.graph,
-        timing=timing,
-        memory=memory,
-        operators=join_kernels(exported.graph, passes, read_names(exported.file)),
-        family=exported.family,
-        model=exported.model,
-        notes=(f"memory={memory.method}", "openvino_precision=f32", "openvino_streams=1"),
-    )
+        return RecordedExport(
+            graph=exported.graph,
+            names=exported.names,
+            passes=passes,
+            timing=timing,
+            memory=memory,
+            facts=runtime.facts,
+            family=exported.family,
+            model=exported.model,
+            notes=(f"memory={memory.method}", "openvino_precision=f32", "openvino_streams=1"),
+        )
 
 
 def profile_layers(

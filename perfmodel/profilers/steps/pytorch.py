@@ -4,71 +4,116 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, final
 
 from perfmodel.graph.job import Job
 from perfmodel.profilers.operators.device_kernels import profile_device
 from perfmodel.profilers.operators.step_operators import StepOperators, profile_calls
-from perfmodel.profilers.run import MeasureSettings, ProfiledRun
+from perfmodel.profilers.run import (
+    OTHER_LOAD_BESIDE_DEVICE,
+    MeasureSettings,
+    PreparedRun,
+    ProfiledRun,
+    RecordedRun,
+)
 from perfmodel.profilers.runtime import DeviceRuntime, MemoryPeak
 from perfmodel.profilers.steps.arithmetic import matrix_units, refuse_quantised
-from perfmodel.profilers.steps.compiled import inductor_program
+from perfmodel.profilers.steps.compiled import inductor_program, load_inductor
 from perfmodel.profilers.timing import TimingPolicy, time_steps
 from perfmodel.types import Compiler
 
 if TYPE_CHECKING:
     from perfmodel.capture.program import Program
+    from perfmodel.zoo.bundle import ModelBundle
 
 Step = Callable[[], object]
 
-#: Share of the host that others may use while an accelerator is measured: the thread that launches
-#: still has a core.
-_OTHER_LOAD_BESIDE_DEVICE = 0.5
 
-
-def run_pytorch(job: Job, settings: MeasureSettings, runtime: DeviceRuntime) -> ProfiledRun:
-    """Build a job on a device, time its step, then profile the operators of a few more.
-
-    The graph is captured last: what a capture leaves behind in this process can disturb neither
-    the times nor the base line of the memory.
+def prepare_pytorch(job: Job, settings: MeasureSettings) -> PreparedRun:
+    """Build the model of a job and its inputs on the host.
 
     Raises
     ------
     MeasurementError
-        A precision that PyTorch would not compute in, or a compiler without its tools.
+        A precision that PyTorch would not compute in.
     """
-    import torch
-
-    from perfmodel.zoo.moved import bundle_on
-    from perfmodel.zoo.resolve import build_bundle, capture_job, program_of
+    from perfmodel.zoo.resolve import build_bundle
 
     refuse_quantised(job)
-    torch.set_num_threads(settings.threads)
-    bundle = bundle_on(build_bundle(job, device="cpu"), runtime.torch_device)
-    with (
-        matrix_units(job.precision) as switch,
-        _prepared(program_of(bundle, job), job, settings, runtime) as (step, notes),
-    ):
-        runtime.reset_peak_memory()
-        timing = time_steps(step, _policy(settings, runtime), clock=runtime)
-        memory = _told_memory(runtime.peak_memory(), job, runtime)
-        profiled = _profiled(step, runtime, settings.profiled_steps)
-    graph = capture_job(job)
-    return ProfiledRun(
-        graph=graph,
-        timing=timing,
-        memory=memory,
-        operators=profiled.join(graph),
-        device_busy_s=profiled.busy_s,
-        family=bundle.family,
-        model=bundle.name,
-        notes=(f"memory={memory.method}", switch, *notes),
-    )
+    if job.compiler is Compiler.INDUCTOR:
+        load_inductor()
+    return _PreparedModel(job=job, settings=settings, bundle=build_bundle(job, device="cpu"))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class _PreparedModel(PreparedRun):
+    job: Job
+    settings: MeasureSettings
+    bundle: ModelBundle
+
+    def run(self, runtime: DeviceRuntime) -> RecordedRun:
+        """Time the step, then record the operators of a few more.
+
+        Inductor compiles here: it asks the device what it is, and tries kernels on it.
+
+        Raises
+        ------
+        MeasurementError
+            A compiler without its tools.
+        """
+        import torch
+
+        from perfmodel.zoo.moved import bundle_on
+        from perfmodel.zoo.resolve import program_of
+
+        job, settings = self.job, self.settings
+        torch.set_num_threads(settings.threads)
+        bundle = bundle_on(self.bundle, runtime.torch_device)
+        with (
+            matrix_units(job.precision) as switch,
+            _runnable(program_of(bundle, job), job, settings, runtime) as (step, notes),
+        ):
+            runtime.reset_peak_memory()
+            timing = time_steps(step, _policy(settings, runtime), clock=runtime)
+            memory = _told_memory(runtime.peak_memory(), job, runtime)
+            operators = _profiled(step, runtime, settings.profiled_steps)
+        return _RecordedModel(
+            timing=timing,
+            memory=memory,
+            facts=runtime.facts,
+            operators=operators,
+            family=bundle.family,
+            model=bundle.name,
+            notes=(f"memory={memory.method}", switch, *notes),
+        )
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class _RecordedModel(RecordedRun):
+    operators: StepOperators
+
+    def finish(self, job: Job) -> ProfiledRun:
+        """Capture the graph, and join the operators to it.
+
+        What a capture leaves behind in its process can disturb neither the times nor the base line
+        of the memory: they have been taken.
+        """
+        from perfmodel.zoo.resolve import capture_job
+
+        graph = capture_job(job)
+        return ProfiledRun(
+            recorded=self,
+            graph=graph,
+            operators=self.operators.join(graph),
+            device_busy_s=self.operators.busy_s,
+        )
 
 
 @contextmanager
-def _prepared(
+def _runnable(
     program: Program, job: Job, settings: MeasureSettings, runtime: DeviceRuntime
 ) -> Iterator[tuple[Step, tuple[str, ...]]]:
     """Yield the step as it is to be run, and what the record states of it."""
@@ -86,7 +131,7 @@ def _policy(settings: MeasureSettings, runtime: DeviceRuntime) -> TimingPolicy:
     """Let others use more of the host of a device that works by itself: it only launches."""
     if not runtime.asynchronous:
         return settings.policy
-    limit = max(settings.policy.other_load_limit, _OTHER_LOAD_BESIDE_DEVICE)
+    limit = max(settings.policy.other_load_limit, OTHER_LOAD_BESIDE_DEVICE)
     return replace(settings.policy, other_load_limit=limit)
 
 

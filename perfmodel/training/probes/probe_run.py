@@ -11,15 +11,15 @@ from perfmodel.client import NotFoundError
 from perfmodel.devices.codec import spec_to_dict
 from perfmodel.graph.job import Job, stated_fields
 from perfmodel.profilers.described import DescribedDevice
+from perfmodel.profilers.overlap import Begin
 from perfmodel.profilers.profiling import (
-    Measure,
     ProfileEvent,
     ProfileReport,
     ResultStore,
     profile_jobs,
 )
 from perfmodel.profilers.run import MeasureSettings
-from perfmodel.profilers.worker import measure_in_fresh_process
+from perfmodel.profilers.worker import Measuring
 from perfmodel.records import StepRecord
 from perfmodel.training.probes.probe_candidates import Probe
 
@@ -58,7 +58,7 @@ def measure_probes(
     on_event: Callable[[ProfileEvent], None] | None = None,
     retry_failed: bool = False,
     retry_noisy: bool = False,
-    measure: Measure = measure_in_fresh_process,
+    begin: Begin = Measuring,
     clock_s: Callable[[], float] = time.monotonic,
 ) -> Probed:
     """Measure workloads one after the other, best first, until the time is spent.
@@ -84,7 +84,7 @@ def measure_probes(
                 on_event=on_event,
                 retry_failed=retry_failed,
                 retry_noisy=retry_noisy,
-                measure=measure,
+                begin=begin,
             )
         )
     return Probed(

@@ -72,7 +72,9 @@ async def campaign(request: Request) -> Response:
     fields = as_object(
         await json_of(request), "", what="A campaign of what is doubted", known=("policy",)
     )
-    policy = parse_policy({"order": "adaptive", **(fields.get("policy") or {})})
+    stated = fields.get("policy")
+    plain = {} if stated is None else as_object(stated, "/policy", what="A policy")
+    policy = parse_policy({"order": "adaptive", **plain})
     state, caller = dispatcher_of(request).state, caller_of(request)
 
     def entered() -> dict[str, Any]:

@@ -12,7 +12,7 @@ from perfmodel.json_values import as_object, as_text
 from perfmodel.predictors.registry import PREDICTORS
 from perfmodel.retraining.settings import JOINT_SETTINGS, parse_settings
 from perfmodel.retraining.told import retraining_to_dict
-from perfmodel.store.artifacts import is_safe_name
+from perfmodel.store.artifacts import check_model_name
 from perfmodel.store.retraining.retraining_records import Retraining
 from service.access.access_policy import caller_of
 from service.dispatch.dispatcher import dispatcher_of
@@ -177,11 +177,7 @@ def cancel(request: Request, name: str) -> Response:
 def _asked(body: object) -> tuple[str, str, dict[str, Any]]:
     fields = as_object(body, "", what="A retraining", known=_FIELDS)
     model = as_text("model", fields.get("model", "default"), "/model")
-    if not is_safe_name(model) or len(model) > 100:
-        raise InvalidInputError(
-            f"{model[:100]!r} cannot be the name of a model: letters, digits, dots and dashes.",
-            pointer="/model",
-        )
+    check_model_name(model, pointer="/model")
     why = fields.get("why", "")
     if not isinstance(why, str) or len(why) > 1_000:
         raise InvalidInputError("why must be a text of at most 1000 characters.", pointer="/why")

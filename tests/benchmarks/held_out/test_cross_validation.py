@@ -25,7 +25,7 @@ from held_out_steps import corpus
 from plain_learner import PlainLearner
 
 from perfmodel.devices.spec import AcceleratorSpec
-from perfmodel.errors import TrainingError
+from perfmodel.errors import StoreError, TrainingError
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.predictors.prediction import Prediction
 
@@ -101,6 +101,14 @@ def test_the_report_and_its_numbers_agree(folder: Path, tmp_path: Path) -> None:
     for title in ("Ratios and ranks", "Intervals", "Out of distribution", "A few probes"):
         assert f"## {title}" in text
     assert "nan" not in text
+
+
+def test_a_run_of_an_earlier_form_is_refused(folder: Path, tmp_path: Path) -> None:
+    facts = load_facts(folder)
+    del facts["operators"], facts["effort"]["most_asked"]
+    (tmp_path / "run.json").write_bytes(orjson.dumps(facts))
+    with pytest.raises(StoreError, match=r"operators, effort\.most_asked: it is of"):
+        load_facts(tmp_path)
 
 
 def test_a_resumed_run_fits_only_what_is_missing(folder: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from campaign_world import SPEC, success
+from made_measurements import when_asked
 
 from perfmodel.campaigns.clusters.ray_engine import RayEngine
 from perfmodel.campaigns.device import CampaignDevice
@@ -73,7 +74,7 @@ def main() -> None:
         options=WorkOptions(campaign=campaign, lease_s=5.0, poll_s=0.2),
         address=cluster.address,
         device=device,
-        measure=measure,
+        begin=when_asked(measure),
     )
     report = engine.run(lambda event: said.append(event.text))
     print(json.dumps({"said": said, "killed": other.node_id, "finished": report.finished}))

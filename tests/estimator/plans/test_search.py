@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.devices.catalog import Catalog
+from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.facade import Estimator
 from perfmodel.estimator.jobs.capture import capture_in_process
@@ -241,3 +242,9 @@ def test_a_transformer_is_recognised_in_a_step_of_several_micro_batches(
         for steps in (1, 3)
     )
     assert 2 * once < thrice < 4 * once
+
+
+def test_plans_of_inference_are_refused_by_its_mode(estimator: Estimator) -> None:
+    with pytest.raises(InvalidInputError, match="State the mode training") as refused:
+        estimator.search(replace(JOB, mode=Mode.INFERENCE), HOST)
+    assert refused.value.pointer == "/job/mode"

@@ -109,6 +109,26 @@ def test_one_accelerator_has_the_time_that_was_given() -> None:
     assert steps.step_time_s[0] == pytest.approx(3.0, rel=1e-12)
 
 
+def test_links_are_as_fast_however_long_one_accelerator_computes() -> None:
+    training, fabric = _training("125m"), _fabric("4xA100-SXM4-80GB")
+    split = [job_choice(_job("125m", batch_size=8), Plan(data=2, tensor=2))]
+    one = plan_answer(
+        training,
+        _fabric("1xA100-SXM4-80GB"),
+        [job_choice(_job("125m", batch_size=8), Plan(data=1))],
+    )
+    usual_s = one.step_time_s
+    usual, slow, quick = (
+        plan_answer(training, fabric, split, single_s=times * usual_s).parts
+        for times in (1.0, 5.0, 0.2)
+    )
+    assert slow.compute_s == pytest.approx(5.0 * usual.compute_s)
+    assert slow.communication_s == usual.communication_s == quick.communication_s
+    assert slow.exposed_communication_s == usual.exposed_communication_s
+    # Less computing hides less of it, and never more than there is.
+    assert usual.exposed_communication_s < quick.exposed_communication_s <= quick.communication_s
+
+
 def test_a_known_step_scales_every_plan() -> None:
     training, fabric = _training("125m"), _fabric("4xA100-SXM4-80GB")
     plain = search_plans(training, fabric, global_batch=64)

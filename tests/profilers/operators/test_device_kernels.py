@@ -142,7 +142,7 @@ def test_what_the_profiler_writes_is_read_back() -> None:
     program = make_program(module, (torch.randn(16, 64),), mode=Mode.INFERENCE)
     program.step()
     found = profile_device(program.step, CpuRuntime(), steps=1)
-    (trace,) = found.traces
+    (trace,) = found.read.traces
     events = {event.op: event.shapes for event in kernel_events(trace)}
     assert list(events) == ["t", "addmm", "relu"]
     assert events["addmm"] == ((96,), (16, 64), (64, 96))

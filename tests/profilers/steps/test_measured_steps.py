@@ -165,6 +165,32 @@ def test_inductor_compiles_and_says_how_long_it_took() -> None:
         assert compiled.graph_breaks == 0
 
 
+def test_what_helps_to_compile_has_ended_before_a_step_is_timed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The threads of an accelerator, on a device whose kernels need no process to compile."""
+    from torch._inductor import async_compile
+    from torch._inductor import config as inductor_config
+
+    from perfmodel.profilers.steps import compiled as compiling
+
+    seen: list[int] = []
+    shut_down = async_compile.shutdown_compile_workers
+    monkeypatch.setattr(compiling, "compile_threads", lambda *_: 2)
+
+    def counted() -> None:
+        assert async_compile.AsyncCompile.process_pool() in async_compile._pool_set
+        seen.append(async_compile.get_compile_threads())
+        shut_down()
+
+    monkeypatch.setattr(async_compile, "shutdown_compile_workers", counted)
+    program = make_program(nn.Linear(2, 2), (torch.randn(1, 2),), mode=Mode.INFERENCE)
+    plain = {"cpp.simdlen": 1, "cpp_cache_precompile_headers": False}
+    with inductor_config.patch(plain), inductor_program(program):
+        assert seen == [2]
+        assert not async_compile._pool_set
+
+
 def test_a_missing_compiler_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     from torch._inductor import cpp_builder
     from torch._inductor.exc import InvalidCxxCompiler

@@ -163,3 +163,19 @@ def test_an_overload_is_told_of_the_call_and_not_of_its_questions(
     answer = client.post(INFER, json=_request(json.dumps(QUESTION), "{"))
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert answer.json() == {"error": "64 questions wait already."}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Content-Type": "text/plain"}, 415),
+        ({"Content-Encoding": "br"}, 415),
+        ({"Content-Length": str(10**12)}, 413),
+    ],
+)
+def test_what_is_refused_before_the_route_has_an_error_too(
+    client: TestClient, headers: dict[str, str], status: int
+) -> None:
+    refused = client.post(INFER, content=b"{}", headers=headers)
+    assert refused.status_code == status, refused.text
+    assert refused.json()["error"] == refused.json()["detail"] != ""

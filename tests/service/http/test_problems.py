@@ -17,7 +17,7 @@ PLACE = "A100-SXM4-80GB"
 GRAPH_JOB = {"graph": "ab", "mode": "inference", "batch_size": 1}
 TENSOR = {"nodes": [{"accelerator": "A10", "count": 2}], "plan": {"tensor": 2}}
 NODE = "/placement/nodes/0"
-MEMBERS = {"type", "title", "status", "detail", "errors", "did_you_mean"}
+MEMBERS = {"type", "title", "status", "detail", "errors", "did_you_mean", "error"}
 
 
 def check_problem(response: Any, status: int) -> dict[str, Any]:
@@ -29,6 +29,7 @@ def check_problem(response: Any, status: int) -> dict[str, Any]:
     assert problem["status"] == status
     assert problem["type"].startswith("urn:perfmodel:problem:")
     assert problem["title"] and problem["detail"]
+    assert problem["error"] == problem["detail"]
     for item in problem["errors"]:
         assert set(item) == {"pointer", "detail", "allowed"}
         assert item["pointer"] == "" or item["pointer"].startswith("/")
@@ -140,6 +141,46 @@ def test_unknown_routes_and_methods(client: TestClient) -> None:
     response = client.get("/v1/predict")
     check_problem(response, 405)
     assert response.headers["allow"] == "POST"
+    assert response.json()["detail"] == "/v1/predict does not take GET; it takes POST."
+    limit = check_problem(client.get("/v1/jobs?limit=0"), 422)
+    assert "got '0'" in limit["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        (
+            "matrix",
+            {"jobs": JOB, "placements": [PLACE]},
+            "jobs must be a list that is not empty; got",
+        ),
+        (
+            "matrix",
+            {"jobs": [JOB], "placements": []},
+            "placements must be a list that is not empty; got []",
+        ),
+        ("rank", {"job": JOB}, "A ranking needs placements"),
+        ("drift/campaign", {"policy": "x"}, "A policy must be an object; got 'x'"),
+        (
+            "adapters/slurm",
+            {"job": JOB, "candidates": ["A100"]},
+            'such as {"new": "A100-SXM4-80GB"}, must be an object; got [\'A100\']',
+        ),
+        ("drift/campaign", {"policy": 0}, "A policy must be an object; got 0"),
+        ("rank", {"job": JOB, "placements": 5}, "got 5"),
+        ("observations", {"observations": "x"}, "got 'x'"),
+        ("kernels", {"kernels": {}, "accelerators": ["T4"]}, "got {}"),
+        (
+            "predict",
+            {"job": JOB, "placement": PLACE, "zzz": 1},
+            "Known: allow_fallback, deadline_ms,",
+        ),
+    ],
+)
+def test_what_was_got_and_what_is_known_is_said(
+    client: TestClient, path: str, body: dict[str, Any], said: str
+) -> None:
+    assert said in check_problem(client.post(f"/v1/{path}", json=body), 422)["detail"]
 
 
 @pytest.mark.parametrize("stated", [True, False])

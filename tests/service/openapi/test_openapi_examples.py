@@ -144,7 +144,7 @@ def test_every_example_is_answered_as_described(
 
 
 def test_refusals_are_as_described(client: TestClient, document: dict[str, Any]) -> None:
-    problem = {"$ref": "#/components/schemas/Problem"}
+    problem = {"$ref": "#/components/schemas/RefusedRequest"}
     for path, body, status in (
         ("/v1/predict", {}, 422),
         ("/v1/predict", b"{", 400),

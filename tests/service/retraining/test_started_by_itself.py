@@ -62,6 +62,7 @@ def test_two_processes_enter_one_retraining_after_so_many_observations(tmp_path:
     ("name", "value", "said"),
     [
         ("PERFMODEL_RETRAIN_CRON", "at night", "minute, hour"),
+        ("PERFMODEL_RETRAIN_MODEL", "kernels", "PERFMODEL_RETRAIN_MODEL: 'kernels' is the model"),
         (
             "PERFMODEL_RETRAIN_SETTINGS",
             '{"tunes": 4}',

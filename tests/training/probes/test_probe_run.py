@@ -8,6 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 from guarded_service import make_app
+from made_measurements import Measure, when_asked
 from running import running
 
 from perfmodel.client import Client, NotFoundError
@@ -19,7 +20,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.graph.job import Job, stated_fields
 from perfmodel.profilers.described import DescribedDevice, save_entry
 from perfmodel.profilers.measure import measure_job
-from perfmodel.profilers.profiling import Measure, ProfileEvent
+from perfmodel.profilers.profiling import ProfileEvent
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.runtime import MemoryPeak, StepTime
 from perfmodel.profilers.runtime.replay import Recording, ReplayRuntime
@@ -73,8 +74,8 @@ def test_probes_are_measured_until_the_time_is_spent(tmp_path: Path) -> None:
     store = ProfileStore(tmp_path)
     now_s = iter([0.0, 0.0, 45.0, 60.0])
     probed = measure_probes(
-        PROBES, store=store, device=CARD, settings=SETTINGS, budget_s=60.0, measure=replayed,
-        clock_s=lambda: next(now_s),
+        PROBES, store=store, device=CARD, settings=SETTINGS, budget_s=60.0,
+        begin=when_asked(replayed), clock_s=lambda: next(now_s),
     )  # fmt: skip
     # The second would begin at 45 s of 60, and takes longer than is left.
     assert (probed.finished, probed.left_over, probed.elapsed_s) == (1, 1, 60.0)
@@ -89,7 +90,7 @@ def test_what_failed_before_is_said_and_measured_again_where_asked(tmp_path: Pat
     def probed(measure: Measure, *, retry_failed: bool = False) -> tuple[int, int, int]:
         found = measure_probes(
             PROBES[:1], store=store, device=CARD, settings=SETTINGS, budget_s=60.0,
-            measure=measure, on_event=events.append, retry_failed=retry_failed,
+            begin=when_asked(measure), on_event=events.append, retry_failed=retry_failed,
         )  # fmt: skip
         return found.finished, found.skipped, found.failed
 
@@ -106,7 +107,12 @@ def test_what_failed_before_is_said_and_measured_again_where_asked(tmp_path: Pat
 def test_a_service_answers_for_a_card_that_it_did_not_know(tmp_path: Path) -> None:
     store = ProfileStore(tmp_path / "profiles")
     measure_probes(
-        PROBES, store=store, device=CARD, settings=SETTINGS, budget_s=600.0, measure=replayed
+        PROBES,
+        store=store,
+        device=CARD,
+        settings=SETTINGS,
+        budget_s=600.0,
+        begin=when_asked(replayed),
     )
     steps = planned_steps(store.steps("X900"), JOBS)
     assert planned_steps(steps, [replace(JOBS[0], batch_size=99)]) == []
