@@ -37,8 +37,8 @@ from perfmodel.predictors.step_models.node_entries import LAUNCH
 
 #: Variance that the effects of a device on its work share, beyond the facts: its clocks.
 _COMMON_VARIANCE = 0.15**2
-#: How much wider than that devices are believed to lie where records are weighed: some are unlike
-#: all others, and records say so.
+#: How much wider than that devices are believed to lie in their work where records are weighed: some
+#: are unlike all others, and records say so.
 BEFORE_RECORDS = 3.0
 #: Samples after which half of the variance of a device is gone; what one in another mode counts.
 _HALF_LEARNED, _OTHER_MODE = 3.0, 0.1
@@ -204,8 +204,8 @@ class DeviceBeliefs:
         """Return what is believed of a device of which training left so much open."""
         on_work = np.arange(len(self.prior)) != LAUNCH
         own = np.diag(self.prior) + _COMMON_VARIANCE * np.outer(on_work, on_work)
-        left = np.where(on_work, unlearned, 1.0) ** 0.5
-        own *= wider * np.outer(left, left)
+        left = np.where(on_work, wider * unlearned, 1.0) ** 0.5
+        own *= np.outer(left, left)
         covariance = np.asarray(np.kron(_ALIKE, own), dtype=np.float64)
         return DeviceEffect(mean=np.zeros(len(covariance)), covariance=covariance)
 
