@@ -12,14 +12,10 @@ These coefficients are not the same in all regimes: kernels of the backward pass
 compiler writes and those of full precision, which take other units of the device, are others. A
 device has a set of coefficients in each regime, and sets of two regimes correlate by ``r``::
 
-    cov(w_a, w_b) = r(a, b) (diag(prior) + common)    (common: of contractions and traffic)
+    cov(w_a, w_b) = r(a, b) (diag(prior) + common)
     r(a, b) = 0.8 ^ [modes differ] * 0.9 ^ [compilers differ] * 0.8 ^ [one of full precision]
 
 so that records of inference say something about training, but not everything.
-
-How fast calls are launched belongs to the host, and the next host with the same device is another:
-samples of training narrow what is believed of contractions and traffic, and leave that open. Only
-records since tell it. Clocks are no part of it, so that it takes no part in ``common``.
 """
 
 from __future__ import annotations
@@ -33,12 +29,11 @@ import numpy as np
 
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.predictors.joint.joint_regimes import Regime
-from perfmodel.predictors.step_models.node_entries import LAUNCH
 
-#: Variance that the effects of a device on its work share, beyond the facts: its clocks.
+#: Variance that all effects of a device share, beyond the facts: its clocks, its host.
 _COMMON_VARIANCE = 0.15**2
-#: How much wider than that devices are believed to lie in their work where records are weighed: some
-#: are unlike all others, and records say so.
+#: How much wider than that devices are believed to lie where records are weighed: some are unlike
+#: all others, and records say so.
 BEFORE_RECORDS = 3.0
 #: Samples after which half of the variance of a device is gone; what one in another mode counts.
 _HALF_LEARNED, _OTHER_MODE = 3.0, 0.1
@@ -159,7 +154,7 @@ class DeviceBeliefs:
         """
         effect = self.effects.get(group[0])
         if effect is None:
-            effect = self._believed(self._unlearned(group))
+            effect = self._unknown(self._unlearned(group))
         mean, variance = effect.at(features([group], shares[None, :], [full]))
         return float(mean[0]), float(variance[0])
 
@@ -194,19 +189,15 @@ class DeviceBeliefs:
         known = self.effects.get(device)
         if known is not None:
             return known
-        return self._believed(self.unlearned(device), wider=BEFORE_RECORDS)
+        return self._unknown(BEFORE_RECORDS * self.unlearned(device))
 
     def unlearned(self, device: str) -> float:
         """Return the share of what is peculiar to a device that its training leaves, in [0, 1]."""
         return _HALF_LEARNED / (_HALF_LEARNED + self._of_device[device])
 
-    def _believed(self, unlearned: float, wider: float = 1.0) -> DeviceEffect:
-        """Return what is believed of a device of which training left so much open."""
-        on_work = np.arange(len(self.prior)) != LAUNCH
-        own = np.diag(self.prior) + _COMMON_VARIANCE * np.outer(on_work, on_work)
-        left = np.where(on_work, wider * unlearned, 1.0) ** 0.5
-        own *= np.outer(left, left)
-        covariance = np.asarray(np.kron(_ALIKE, own), dtype=np.float64)
+    def _unknown(self, share: float) -> DeviceEffect:
+        own = np.diag(self.prior) + _COMMON_VARIANCE
+        covariance = np.asarray(share * np.kron(_ALIKE, own), dtype=np.float64)
         return DeviceEffect(mean=np.zeros(len(covariance)), covariance=covariance)
 
     def warnings(self, device: str) -> tuple[str, ...]:
