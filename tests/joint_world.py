@@ -26,7 +26,7 @@ _RATES = {"Gpu-S": (4e12, 2e11, 20), "Gpu-L": (1.6e13, 8e11, 80), "Gpu-New": (8e
           "Gpu-M": (1e13, 5e11, 50), "Gpu-T": (6e12, 3e11, 30)}  # fmt: skip
 #: Share of the roofline that a row reaches, and what a call costs.
 _EFFICIENCY = {"contraction": 0.6, "traffic": 0.4}
-_OVERHEAD_S = 4e-6
+_OVERHEAD_S = 15e-6
 KNOWN = ("Gpu-S", "Gpu-L", "Cpu")
 
 

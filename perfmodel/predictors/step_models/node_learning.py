@@ -5,6 +5,7 @@ Needs torch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -34,6 +35,7 @@ from perfmodel.predictors.step_models.node_entries import (
 from perfmodel.predictors.step_models.node_network import (
     ALONE,
     CPU,
+    EFFECTS_OF_SETTINGS,
     INPUT_LIMIT,
     LAUNCH_LIMITS,
     LAUNCH_S,
@@ -43,6 +45,11 @@ from perfmodel.predictors.step_models.node_network import (
 from perfmodel.predictors.step_models.node_settings import NodeNetSettings
 
 _TICK_S = 1e-9
+#: Logarithm of what a call of an eager framework takes before anything is learned, in LAUNCH_S.
+_FIRST_CALL = math.log(16.0)
+#: Constants that all hosts have in common, and at how much higher a rate they learn: each goes its
+#: way alone, where a layer says the same with many weights.
+_OF_HOSTS, _FASTER = ("calls", "by_setting"), 10.0
 _OF_LAUNCH = torch.eye(EFFECTS)[LAUNCH]
 #: Which columns of the rates tell devices apart, and how much of the blur each takes.
 _BLURRED = torch.tensor([0.2, 0.2, 0.2, 0.5, 1.0, 0.0, 0.5, 0.5])
@@ -75,13 +82,14 @@ class LearningNetwork(nn.Module):
         self.setting = nn.Linear(count, wide, bias=False)
         self.fact = nn.Linear(len(DEVICE_FACTS), wide, bias=False)
         self.hidden = nn.Linear(wide, narrow)
-        self.output = nn.Linear(narrow, 2)
+        self.output = nn.Linear(narrow, 1)
+        self.calls = nn.Parameter(torch.full((len(ROW_SORTS),), _FIRST_CALL))
         self.effect = nn.Parameter(torch.zeros(devices + 1, EFFECTS))
         self.by_setting = nn.Parameter(torch.zeros(count, EFFECTS))
         self.by_sort = nn.Parameter(torch.zeros(count + len(PRODUCTS), len(ROW_SORTS)))
         nn.init.normal_(self.output.weight, 0.0, 0.01)
         with torch.no_grad():
-            self.output.bias[:] = torch.tensor([0.5, 1.0])
+            self.output.bias[:] = 0.5
 
     def forward(self, e: Entries, device: torch.Tensor, *, blur: float = 0.0) -> torch.Tensor:
         """Return the logarithm of the time of every step of a batch.
@@ -99,12 +107,13 @@ class LearningNetwork(nn.Module):
             noise = blur * torch.randn(len(e.steps), RATE_COLUMNS) * _BLURRED
             rates = rates + noise.index_select(0, step)
             facts = facts + blur * torch.randn(facts.shape)
-        efficiency, calls = self._answers(e, rates, settings, facts).unbind(1)
+        efficiency = self._answers(e, rates, settings, facts)
         effects = self._effects(settings, device)
         products = torch.cat([settings, torch.from_numpy(e.products)], dim=1)
         efficiency = efficiency + _entries(effects, e.of_kind)
         efficiency = efficiency + _entries(products @ self.by_sort, e.of_sort)
         work = torch.from_numpy(e.roofline_s) * torch.exp(efficiency.clamp(*WORK_LIMITS))
+        calls = self.calls.index_select(0, torch.from_numpy(e.of_sort % len(ROW_SORTS)))
         calls = calls + effects[:, LAUNCH].index_select(0, step)
         launch = LAUNCH_S * torch.exp(calls.clamp(*LAUNCH_LIMITS)) * torch.from_numpy(e.launches)
         count = torch.from_numpy(e.count)
@@ -119,7 +128,7 @@ class LearningNetwork(nn.Module):
     def _answers(
         self, e: Entries, rates: torch.Tensor, settings: torch.Tensor, facts: torch.Tensor
     ) -> torch.Tensor:
-        """Return what the layers say of each entry, shape (entries, 2)."""
+        """Return what the layers say of each entry, shape (entries,)."""
         rows = ((torch.from_numpy(e.rows) - self.mean) / self.scale).clamp_(
             -INPUT_LIMIT, INPUT_LIMIT
         )
@@ -127,13 +136,13 @@ class LearningNetwork(nn.Module):
         hidden = self.row(rows).index_select(0, torch.from_numpy(e.row)) + self.rate(rates)
         hidden = hidden + whole.index_select(0, torch.from_numpy(e.step))
         answers: torch.Tensor = self.output(torch.relu(self.hidden(torch.relu(hidden))))
-        return answers
+        return answers.squeeze(1)
 
     def _effects(self, settings: torch.Tensor, device: torch.Tensor) -> torch.Tensor:
         """Return the effects of device and settings, shape (steps, EFFECTS)."""
         # How fast the host of a device calls says nothing of an operator that is repeated.
         own = self.effect[device] * (1.0 - settings[:, ALONE, None] * _OF_LAUNCH)
-        return own + settings @ self.by_setting
+        return own + settings @ (self.by_setting * torch.from_numpy(EFFECTS_OF_SETTINGS))
 
 
 def _entries(table: torch.Tensor, places: IntArray) -> torch.Tensor:
@@ -239,17 +248,24 @@ def _loss(
         error, torch.zeros_like(error), reduction="none", delta=tolerance
     )
     fit = (weight * robust).sum() / weight.sum() / tolerance
-    return fit + settings.shrinkage * (network.effect**2).mean()
+    of_hosts = (network.calls - network.calls.mean()).square().sum()
+    of_hosts = of_hosts + network.by_setting.square().sum()
+    return (
+        fit + settings.shrinkage * (network.effect**2).mean() + settings.host_shrinkage * of_hosts
+    )
 
 
 def _optimizer(
     network: LearningNetwork, settings: NodeNetSettings, updates: int
 ) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
-    optimizer = torch.optim.AdamW(
-        network.parameters(), lr=settings.learning_rate, weight_decay=1e-4, fused=True
-    )
+    rates = {False: settings.learning_rate, True: _FASTER * settings.learning_rate}
+    groups = [
+        {"params": [p for n, p in network.named_parameters() if (n in _OF_HOSTS) is of_hosts]}
+        for of_hosts in rates
+    ]
+    optimizer = torch.optim.AdamW(groups, weight_decay=1e-4, fused=True)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, settings.learning_rate, total_steps=updates + 1, pct_start=0.15
+        optimizer, [*rates.values()], total_steps=updates + 1, pct_start=0.15
     )
     return optimizer, schedule
 

@@ -4,8 +4,8 @@ For row i of a step s on device d, with k(i) the kind of work of the row::
 
     t_s = (W_s^p + L_s^p)^(1/p)
     W_s = sum_i  c_i (r_i exp(e_i + u_{d,k(i)} + v_s S_{j(i)}) + x_i)
-    L_s = sum_i  c_i l_i exp(o_i + u_{d,launch})
-    (e_i, o_i) = MLP(row_i, neighbourhood_i, rates of d at i, settings of s)
+    L_s = sum_i  c_i l_i exp(o_{j(i)} + u_{d,launch} + w_s)
+    e_i = MLP(row_i, neighbourhood_i, rates of d at i, settings of s)
 
 The host calls ahead of what the device works on, so that the longer of both makes the step, and
 both where they are about equal: ``p`` is 3.
@@ -13,9 +13,12 @@ The norm is homogeneous, so that a step is still the sum of its rows, each times
 the step to it, ``(W_s / t_s)^(p - 1)`` and ``(L_s / t_s)^(p - 1)``: what a row is answered to take.
 
 ``c_i`` counts equal nodes, ``r_i`` is the roofline time of the row and ``l_i`` the calls it needs
-(a part of one inside a fused kernel), each of ``LAUNCH_S``. ``x_i`` is what a slow path costs
-(:mod:`perfmodel.features.steps.slow_paths`). ``u_d`` are the effects of a device:
-learned for a device with records, regressed on the facts of the device for all others; records
+(a part of one inside a fused kernel). A host takes equally long to call for large and for small
+work, in every precision and layout: ``o_j`` is a constant of the sort of the row, and ``w_s`` of
+the settings that change what a host runs through (:data:`HOST_SETTINGS`). Free in every row, calls
+would explain what the device does, and the other way round: only their sum is measured. ``x_i`` is
+what a slow path costs (:mod:`perfmodel.features.steps.slow_paths`). ``u_d`` are the effects of a
+device: learned for a device with records, regressed on the facts of the device for all others; records
 of operators alone teach those of contraction and traffic, not that of launches. ``v_s``
 are the settings with some of their products, and S what they do to rows of the sort j. The
 neighbourhood enters as shares of what a node reads and of who reads it, one hop of message
@@ -48,10 +51,15 @@ from perfmodel.predictors.step_models.node_entries import (
     Float32Array,
 )
 
-#: What one call costs where nothing is learned yet, seconds.
+#: The unit of calls, seconds.
 LAUNCH_S = 1e-6
 ALONE = SETTING_COLUMNS.index("alone")
 CPU = SETTING_COLUMNS.index("cpu")
+#: What changes how long a host takes for a call; the device alone feels precisions and layouts.
+HOST_SETTINGS = frozenset(SETTING_COLUMNS) - {"channels_last", "wide", "bfloat"}
+#: Which settings act on which effects of a device: 1 where they do, shape (settings, EFFECTS).
+EFFECTS_OF_SETTINGS = np.ones((len(SETTING_COLUMNS), EFFECTS), dtype=np.float32)
+EFFECTS_OF_SETTINGS[:, LAUNCH] = [name in HOST_SETTINGS for name in SETTING_COLUMNS]
 #: Limits of standardised inputs, and of the logarithms of work and launch over what is expected.
 INPUT_LIMIT = 8.0
 WORK_LIMITS, LAUNCH_LIMITS = (-4.0, 7.0), (-4.0, 6.0)
@@ -81,7 +89,9 @@ class NodeNetwork:
         Of the rows learned from.
     row, rate, setting, fact : ndarray, shape (columns, wide)
         Of the first layer, side by side.
-    hidden, output : ndarray, shapes (wide, narrow) and (narrow, 2)
+    hidden, output : ndarray, shapes (wide, narrow) and (narrow, 1)
+    calls : ndarray, shape (sorts,)
+        Logarithm of what one call for a row of each sort takes, in :data:`LAUNCH_S`.
     effect : ndarray, shape (devices + 1, EFFECTS)
         Of each device with effects of its own; what the last one holds is not read.
     typical_effect, by_fact : ndarray, shapes (EFFECTS,) and (facts, EFFECTS)
@@ -102,6 +112,7 @@ class NodeNetwork:
     hidden_bias: Weights
     output: Weights
     output_bias: Weights
+    calls: Weights
     effect: Weights
     typical_effect: Weights
     by_fact: Weights
@@ -146,13 +157,13 @@ class NodeNetwork:
         ----------
         device : ndarray of int64, shape (steps,)
         """
-        efficiency, calls = self._answers(e)
+        efficiency = self._answers(e)
         effects = self._effects(e, device)
         settings = np.concatenate([e.settings, e.products], axis=1)
         of_sort = _each(settings, self.by_sort).ravel()[e.of_sort]
         efficiency += effects.ravel()[e.of_kind] + of_sort
         work = e.roofline_s * np.exp(efficiency.clip(*WORK_LIMITS)) + e.slow_s
-        calls += effects[:, LAUNCH][e.step]
+        calls = self.calls[e.of_sort % len(ROW_SORTS)] + effects[:, LAUNCH][e.step]
         launch = np.float32(LAUNCH_S) * np.exp(calls.clip(*LAUNCH_LIMITS)) * e.launches
         work, launch = work * e.count, launch * e.count
         of_work, of_launch = self._derivatives(e, work, launch)
@@ -174,22 +185,22 @@ class NodeNetwork:
         return of_work, of_launch
 
     def _answers(self, e: Entries) -> Float32Array:
-        """Return what the layers say of each entry, shape (2, entries)."""
+        """Return what the layers say of each entry, shape (entries,)."""
         standard = ((e.rows - self.mean) / self.scale).clip(-INPUT_LIMIT, INPUT_LIMIT)
         whole = _each(e.settings, self.setting)
         whole += _each(e.facts, self.fact)
-        answers = np.empty((len(e.row), 2), dtype=np.float32)
+        answers = np.empty(len(e.row), dtype=np.float32)
         for alike in e.alike:
             of_row = standard[alike.rows] @ self.row + self.row_bias
             answers[alike.entries] = self._layers(e, alike, of_row, whole[alike.steps])
-        return np.ascontiguousarray(answers.T)
+        return answers
 
     def _layers(
         self, e: Entries, alike: Alike, of_row: Float32Array, whole: Float32Array
     ) -> Float32Array:
         steps, rows = alike.shape
         rates = e.rates[alike.entries].reshape(steps, rows, RATE_COLUMNS)
-        answers = np.empty((steps, rows, 2), dtype=np.float32)
+        answers = np.empty((steps, rows, 1), dtype=np.float32)
         step = max(1, _AT_ONCE // max(1, rows))
         for begin in range(0, steps, step):
             some = slice(begin, begin + step)
@@ -202,7 +213,7 @@ class NodeNetwork:
             np.maximum(hidden, 0.0, out=hidden)
             answers[some] = hidden @ self.output
         answers += self.output_bias
-        return answers.reshape(-1, 2)
+        return answers.ravel()
 
     def _effects(self, e: Entries, device: IntArray) -> Float32Array:
         """Return the effects of device and settings, shape (steps, EFFECTS)."""
@@ -211,7 +222,7 @@ class NodeNetwork:
         own = np.where(unknown, typical, self.effect[device])
         # How fast the host of a device calls says nothing of an operator that is repeated.
         own[:, LAUNCH] *= 1.0 - e.settings[:, ALONE]
-        own += _each(e.settings, self.by_setting)
+        own += _each(e.settings, self.by_setting * EFFECTS_OF_SETTINGS)
         return own
 
 
@@ -219,7 +230,7 @@ class NodeNetwork:
 _KEPT = {
     **{name: f"{name}.weight" for name in ("row", "rate", "setting", "fact", "hidden", "output")},
     **{f"{name}_bias": f"{name}.bias" for name in ("row", "hidden", "output")},
-    **{name: name for name in ("mean", "scale", "effect", "typical_effect")},
+    **{name: name for name in ("mean", "scale", "calls", "effect", "typical_effect")},
     **{name: name for name in ("by_fact", "by_setting", "by_sort")},
 }
 
@@ -236,8 +247,9 @@ def _shapes(devices: int, wide: int, narrow: int) -> dict[str, tuple[int, ...]]:
         "fact.weight": (wide, facts),
         "hidden.weight": (narrow, wide),
         "hidden.bias": (narrow,),
-        "output.weight": (2, narrow),
-        "output.bias": (2,),
+        "output.weight": (1, narrow),
+        "output.bias": (1,),
+        "calls": (len(ROW_SORTS),),
         "effect": (devices + 1, EFFECTS),
         "typical_effect": (EFFECTS,),
         "by_fact": (facts, EFFECTS),

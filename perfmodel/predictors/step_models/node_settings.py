@@ -15,6 +15,9 @@ class NodeNetSettings:
         Highest rate of the one-cycle schedule.
     shrinkage : float
         Weight of the squared device effects in the loss.
+    host_shrinkage : float
+        Weight of the squares of what settings change, and of how far calls for sorts of rows lie
+        from their mean: a framework that was measured on few devices is not ten times slower.
     blur : float
         Noise on the inputs that tell devices apart.
     tolerance : float
@@ -29,6 +32,7 @@ class NodeNetSettings:
     batch_size: int = 32
     learning_rate: float = 2e-3
     shrinkage: float = 0.003
+    host_shrinkage: float = 3e-4
     blur: float = 0.05
     tolerance: float = 0.1
     wide: int = 96

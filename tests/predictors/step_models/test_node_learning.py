@@ -46,7 +46,8 @@ def test_it_answers_what_was_learned(net: NodeNet, table: StepTable) -> None:
     device = codes[[place[int(step)] for step in entries.steps]]
     learned = learning(entries, device).numpy()
     answered, _ = net.log_times(table)
-    assert learned == pytest.approx(answered[entries.steps], abs=1e-6)
+    # Sums of some hundred rows in single precision.
+    assert learned == pytest.approx(answered[entries.steps], abs=5e-6)
 
 
 @torch.no_grad()

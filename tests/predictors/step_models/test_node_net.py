@@ -13,9 +13,12 @@ import numpy as np
 import pytest
 
 from perfmodel.errors import DamagedArtifactError
+from perfmodel.features.arrays import FloatArray
+from perfmodel.features.steps.row_sorts import ROW_SORTS
 from perfmodel.features.steps.sketch import StepSketch
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.features.steps.step_table import (
+    SETTING_COLUMNS,
     StepTable,
     step_table,
 )
@@ -29,6 +32,8 @@ TABLE, LOGS, WEIGHTS = world.table_of(SAMPLES)
 #: The last two families are held out.
 SEEN = np.array([s.family not in ("family4", "family5") for s in SAMPLES])
 SETTINGS = NodeNetSettings(epochs=12)
+#: What a call for each sort of rows takes, no two alike.
+CALLS = np.linspace(2.0, 4.0, len(ROW_SORTS), dtype=np.float32)
 
 
 def _fit(settings: NodeNetSettings = SETTINGS) -> NodeNet:
@@ -91,6 +96,28 @@ def test_the_host_calls_while_the_device_works(net: NodeNet) -> None:
     # A hundredth more launches are that times their share.
     more = (work**3 + (1.01 * launch) ** 3) ** (1 / 3)
     assert np.log(more) - together == pytest.approx(0.01 * shares[0, LAUNCH], rel=0.02)
+
+
+def test_only_what_a_host_runs_through_changes_its_calls(net: NodeNet) -> None:
+    apart = _apart(net)
+    apart.network_ = replace(
+        apart.network_, by_setting=np.full_like(net.network_.by_setting, 0.1), calls=CALLS
+    )
+    one = _one_on("gpu")
+
+    def launch_s(**changed: float) -> FloatArray:
+        settings = one.settings.copy()
+        for name, value in changed.items():
+            settings[:, SETTING_COLUMNS.index(name)] = value
+        return apart.row_parts(replace(one, settings=settings)).launch_s
+
+    for of_the_device in ("wide", "bfloat", "channels_last"):
+        assert launch_s(**{of_the_device: 1.0}) == pytest.approx(launch_s(**{of_the_device: 0.0}))
+    more = launch_s(training=1.0) / launch_s(training=0.0)
+    assert more == pytest.approx(np.full(len(more), np.exp(0.1)), rel=1e-5)
+    # Rows of one sort take equally long to call, whatever there is to work.
+    per_call = launch_s() / one.count
+    assert len(set(np.round(np.log(per_call), 4))) == len(set(one.sort.tolist())) < len(per_call)
 
 
 def test_a_cpu_calls_and_works_in_turn(net: NodeNet) -> None:
