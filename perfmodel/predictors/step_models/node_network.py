@@ -18,9 +18,9 @@ work, in every precision and layout: ``o_j`` is a constant of the sort of the ro
 the settings that change what a host runs through (:data:`HOST_SETTINGS`). Free in every row, calls
 would explain what the device does, and the other way round: only their sum is measured. ``x_i`` is
 what a slow path costs (:mod:`perfmodel.features.steps.slow_paths`). ``u_d`` are the effects of a
-device: learned for a device with records, regressed on the facts of the device for all others; records
-of operators alone teach those of contraction and traffic, not that of launches. ``v_s``
-are the settings with some of their products, and S what they do to rows of the sort j. The
+device: learned for a device with records, regressed on the facts of the device for all others;
+records of operators alone teach those of contraction and traffic, not that of launches. ``v_s`` are
+the settings with some of their products, and S what they do to rows of the sort j. The
 neighbourhood enters as shares of what a node reads and of who reads it, one hop of message
 passing with fixed weights; whole-step times train row efficiencies through the sum.
 

@@ -72,7 +72,7 @@ def test_placements_are_ranked_by_what_they_cost(client: TestClient) -> None:
         ({"placement": "8xA10", "placements": ["A10"]}, "/placements"),
         ({"search": {}}, "/placement"),
         ({"placement": "8xA10", "search": {"plans": 3}}, "/search/plans"),
-        ({"placement": "8xA10"}, "/job"),
+        ({"placement": "8xA10"}, "/job/mode"),
     ],
 )
 def test_a_bad_ranking_is_pointed_at(
