@@ -18,7 +18,7 @@ from perfmodel.adapters.ask import (
 from perfmodel.errors import InvalidInputError, PerfModelError, UnknownAcceleratorError
 from perfmodel.graph.job_form import parse_job
 from perfmodel.placement.topology.parse import parse_placement
-from perfmodel.requests import parse_matrix_observations
+from perfmodel.requests import parse_matrix_observations, read_by_job
 from perfmodel.types import LADDER, Basis
 
 if TYPE_CHECKING:
@@ -49,12 +49,13 @@ class LocalAnswers:
         NoAnswerError
             Observations that cannot be read.
         """
+        read = [_attempt(parse_job, job) for job in jobs]
         try:
-            seen = parse_matrix_observations(list(observations), len(jobs))
+            seen = read_by_job(parse_matrix_observations(list(observations), len(jobs)), read)
         except InvalidInputError as error:
             raise NoAnswerError(f"The observations cannot be read: {error}") from error
         matrix = self._estimator.matrix(
-            [_attempt(parse_job, job) for job in jobs],
+            read,
             [_attempt(parse_placement, placement) for placement in placements],
             seen,
         )
