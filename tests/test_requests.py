@@ -203,6 +203,14 @@ def test_a_bad_observation_is_refused(change: dict[str, object], pointer: str, s
     assert str(caught.value.pointer).startswith(pointer)
 
 
+@pytest.mark.parametrize("field", ["stored_bytes", "cpu_s", "files"])
+def test_a_sample_that_costs_more_than_any_is_refused(field: str) -> None:
+    assert parse_job({**JOB, "input": {field: 1e12}}).input == {field: 1e12}
+    with pytest.raises(InvalidInputError, match=f"{field} is what one sample costs") as caught:
+        parse_job({**JOB, "input": {field: 1e308}})
+    assert caught.value.pointer == f"/job/input/{field}"
+
+
 def test_what_an_observation_leaves_out_is_that_of_its_job() -> None:
     job = {"job_type": "ResNet-50", "mode": "training", "batch_size": 64, "accumulation_steps": 4}
     other = {"job_type": "LM", "mode": "training", "batch_size": 5, "accumulation_steps": 2}

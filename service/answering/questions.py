@@ -295,9 +295,9 @@ def _fields(question: Any, known: tuple[str, ...], needed: tuple[str, ...]) -> M
 
 
 def _counts(fields: Mapping[str, Any]) -> tuple[int, ...]:
-    counts = fields.get("counts")
+    counts, most = fields.get("counts"), _count(fields, "most", _MOST_OF_A_CURVE)
     if counts is None:
-        return tuple(doubling_counts(_count(fields, "most", _MOST_OF_A_CURVE)))
+        return tuple(doubling_counts(most))
     if not isinstance(counts, list):
         raise InvalidInputError(f"counts must be a list; got {shown(counts)}.", pointer="/counts")
     return tuple(as_count("counts", count, f"/counts/{i}") for i, count in enumerate(counts))

@@ -36,6 +36,7 @@ def test_a_curve_doubles_unless_told(client: TestClient) -> None:
         ({"network": {"latency_s": 1}}, "/network"),
         ({"zero_stage": 4}, "/zero_stage"),
         ({"accelerators_per_host": 0}, "/accelerators_per_host"),
+        ({"counts": [1, 2], "most": "4"}, "/most"),
         ({"placement": "A10"}, "/placement"),
     ],
 )
