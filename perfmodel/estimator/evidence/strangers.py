@@ -89,10 +89,10 @@ def said_of_others(reporters: int, jobs: str, factor: float, than: str) -> str:
     Examples
     --------
     >>> said_of_others(1, "other jobs on T4", 204.3, "predicted")
-    'What one reporter saw of other jobs on T4 makes the step 204 times as long as predicted.'
+    'What one reporter saw of other jobs on T4 makes the step 200 times as long as predicted.'
     """
     who = "one reporter" if reporters == 1 else f"{reporters} reporters"
-    times = f"{float(f'{factor:.3g}'):g}"
+    times = f"{factor:.2f}" if 0.1 <= factor < 10 else f"{float(f'{factor:.2g}'):g}"
     return f"What {who} saw of {jobs} makes the step {times} times as long as {than}."
 
 
