@@ -9,6 +9,7 @@ that were measured are in the table too, named or not.
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -57,4 +58,6 @@ def main(url: str, wanted: str, out: str, measured: str | None = None) -> None:
 
 
 if __name__ == "__main__":
+    # What the answers rest on, as networks that were assumed, goes to standard error.
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     main(*sys.argv[1:])

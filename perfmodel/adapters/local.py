@@ -14,6 +14,7 @@ from perfmodel.adapters.ask import (
     PlacementForm,
     SeenInMatrix,
     log_problems,
+    log_warnings,
 )
 from perfmodel.errors import InvalidInputError, PerfModelError, UnknownAcceleratorError
 from perfmodel.graph.job_form import parse_job
@@ -35,6 +36,7 @@ class LocalAnswers:
 
     def __init__(self, estimator: Estimator) -> None:
         self._estimator = estimator
+        self._said: set[str] = set()
 
     def cells(
         self,
@@ -60,6 +62,7 @@ class LocalAnswers:
             seen,
         )
         log_problems((one.job, str(one.error)) for one in matrix.errors)
+        log_warnings(matrix.warnings, self._said)
         table = {name: getattr(matrix, name).tolist() for name in _NUMBERS}
         table["basis"] = [[LADDER[at] if at >= 0 else None for at in row] for row in matrix.basis]
         return [
