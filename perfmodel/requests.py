@@ -23,6 +23,7 @@ from perfmodel.placement.calibration.observation import (
     parse_matrix_observations,
     parse_observation,
     parse_observations,
+    read_by_job,
 )
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.topology import Placement
@@ -40,6 +41,7 @@ __all__ = [
     "parse_observations",
     "parse_query",
     "parse_request",
+    "read_by_job",
 ]
 
 _FIELDS = ("job", "placement", "observations")
@@ -109,7 +111,7 @@ def _query(request: object, besides: Sequence[str] = ()) -> Query:
     return Query(
         job=job,
         placement=parse_placement(fields["placement"]),
-        observations=parse_observations(fields.get("observations")),
+        observations=parse_observations(fields.get("observations"), job),
     )
 
 

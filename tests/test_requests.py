@@ -12,9 +12,11 @@ from perfmodel.graph.job import Job, stated_fields
 from perfmodel.requests import (
     job_to_dict,
     parse_job,
+    parse_matrix_observations,
     parse_observations,
     parse_query,
     parse_request,
+    read_by_job,
 )
 from perfmodel.types import SPELLINGS, Compiler, Framework, Mode, Precision
 
@@ -199,6 +201,41 @@ def test_a_bad_observation_is_refused(change: dict[str, object], pointer: str, s
     with pytest.raises(InvalidInputError, match=said) as caught:
         parse_observations([seen])
     assert str(caught.value.pointer).startswith(pointer)
+
+
+@pytest.mark.parametrize("field", ["stored_bytes", "cpu_s", "files"])
+def test_a_sample_that_costs_more_than_any_is_refused(field: str) -> None:
+    assert parse_job({**JOB, "input": {field: 1e12}}).input == {field: 1e12}
+    with pytest.raises(InvalidInputError, match=f"{field} is what one sample costs") as caught:
+        parse_job({**JOB, "input": {field: 1e308}})
+    assert caught.value.pointer == f"/job/input/{field}"
+
+
+def test_what_an_observation_leaves_out_is_that_of_its_job() -> None:
+    job = {"job_type": "ResNet-50", "mode": "training", "batch_size": 64, "accumulation_steps": 4}
+    other = {"job_type": "LM", "mode": "training", "batch_size": 5, "accumulation_steps": 2}
+    seen = {"placement": "2xT4", "step_time_s": 0.5}
+    query = parse_query(
+        {
+            "job": job,
+            "placement": "8xT4",
+            "observations": [
+                seen,
+                {**seen, "batch_size": 32, "accumulation_steps": None},
+                {**seen, "accumulation_steps": 1},
+                {**seen, "job": other},
+                {**seen, "job": other, "batch_size": 10},
+            ],
+        }
+    )
+    found = [(one.batch_size, one.accumulation_steps) for one in query.observations]
+    assert found == [(64, 4), (32, 4), (64, 1), (5, 2), (10, 2)]
+    by_job = parse_matrix_observations([{**seen, "job": 1}], 2)
+    wrong = InvalidInputError("no job")
+    assert read_by_job(by_job, [wrong, query.job])[1] == query.observations[:1]
+    assert read_by_job(by_job, [query.job, wrong]) == {}
+    with pytest.raises(InvalidInputError, match="needs the field 'batch_size'"):
+        parse_observations([seen])
 
 
 def test_an_observation_may_say_that_it_ran_out_of_memory() -> None:

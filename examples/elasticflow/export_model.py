@@ -7,6 +7,7 @@ A fourth word is a file of measured throughputs, in the form of the table; cells
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 
@@ -31,4 +32,6 @@ def main(url: str, model: str, accelerator: str, measured: str | None = None) ->
 
 
 if __name__ == "__main__":
+    # What the answers rest on, as networks that were assumed, goes to standard error.
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     main(*sys.argv[1:])

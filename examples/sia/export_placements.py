@@ -7,6 +7,7 @@ The second word is one of Sia's applications, or a model; a third one is a file 
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 
@@ -34,4 +35,6 @@ def main(url: str, name: str, measured: str | None = None) -> None:
 
 
 if __name__ == "__main__":
+    # What the answers rest on, as networks that were assumed, goes to standard error.
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     main(*sys.argv[1:])

@@ -35,6 +35,8 @@ Rows = Sequence[Sequence[Any]]
 _NEEDED = ("samples_per_second", "low", "high", "step_time_s", "peak_bytes", "fits", "basis")
 #: Jobs that are named in the log where many have no answer for one reason.
 _NAMED = 3
+#: Warnings that are remembered; those with a number in them are ever new.
+_MOST_SAID = 1000
 #: What a service may leave out.
 _PARTS = ("compute_time_s", "sync_time_s")
 
@@ -104,6 +106,7 @@ class Service:
         # A scheduler asks again by itself; what is waited for between is lost to it.
         self._client = Client(url, api_key=key, timeout_s=timeout_s, retries=0, rest_s=rest_s)
         self._memory_bytes: dict[str, float | None] = {}
+        self._said: set[str] = set()
 
     def cells(
         self,
@@ -120,6 +123,7 @@ class Service:
         """
         answer = self._client.matrix(jobs, placements, observations=observations or None)
         log_problems((one.job, one.detail or one.title) for one in answer.errors)
+        log_warnings(answer.warnings, self._said)
         try:
             return read_matrix(answer, len(jobs), len(placements))
         except ValueError as error:
@@ -157,6 +161,22 @@ def log_problems(problems: Iterable[tuple[int | None, str]]) -> None:
         more = f" and {len(numbers) - _NAMED} more" if len(numbers) > _NAMED else ""
         some = "some placements" if None in of else f"job {', '.join(numbers[:_NAMED])}{more}"
         LOG.warning("%s of this question: not all is answered: %s", some, detail)
+
+
+def log_warnings(warnings: Iterable[str], said: set[str]) -> None:
+    """Write into the log what answers rest on and leave out: tables have no place for it.
+
+    Parameters
+    ----------
+    said : set of str
+        What was written before, which is not again; what is written now is added.
+    """
+    for text in warnings:
+        if text not in said:
+            if len(said) >= _MOST_SAID:
+                said.clear()
+            said.add(text)
+            LOG.info("%s", text)
 
 
 def read_matrix(answer: Matrix, jobs: int, placements: int) -> list[list[Cell | None]]:

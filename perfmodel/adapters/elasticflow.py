@@ -99,6 +99,7 @@ def throughputs(
             "job": row,
             "placement": places[column[count]],
             "batch_size": size // count,
+            "accumulation_steps": 1,
             "step_time_s": 1.0 / rate,
         }
         for row in range(len(jobs))

@@ -14,11 +14,12 @@ from perfmodel.adapters.ask import (
     PlacementForm,
     SeenInMatrix,
     log_problems,
+    log_warnings,
 )
 from perfmodel.errors import InvalidInputError, PerfModelError, UnknownAcceleratorError
 from perfmodel.graph.job_form import parse_job
 from perfmodel.placement.topology.parse import parse_placement
-from perfmodel.requests import parse_matrix_observations
+from perfmodel.requests import parse_matrix_observations, read_by_job
 from perfmodel.types import LADDER, Basis
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class LocalAnswers:
 
     def __init__(self, estimator: Estimator) -> None:
         self._estimator = estimator
+        self._said: set[str] = set()
 
     def cells(
         self,
@@ -49,16 +51,18 @@ class LocalAnswers:
         NoAnswerError
             Observations that cannot be read.
         """
+        read = [_attempt(parse_job, job) for job in jobs]
         try:
-            seen = parse_matrix_observations(list(observations), len(jobs))
+            seen = read_by_job(parse_matrix_observations(list(observations), len(jobs)), read)
         except InvalidInputError as error:
             raise NoAnswerError(f"The observations cannot be read: {error}") from error
         matrix = self._estimator.matrix(
-            [_attempt(parse_job, job) for job in jobs],
+            read,
             [_attempt(parse_placement, placement) for placement in placements],
             seen,
         )
         log_problems((one.job, str(one.error)) for one in matrix.errors)
+        log_warnings(matrix.warnings, self._said)
         table = {name: getattr(matrix, name).tolist() for name in _NUMBERS}
         table["basis"] = [[LADDER[at] if at >= 0 else None for at in row] for row in matrix.basis]
         return [

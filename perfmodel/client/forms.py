@@ -111,10 +111,10 @@ class Placement(TypedDict):
 
 class _Measured(TypedDict):
     placement: str | Placement | Mapping[str, Any]
-    batch_size: int
     step_time_s: NotRequired[float | None]
     sync_time_s: NotRequired[float | None]
     out_of_memory: NotRequired[bool | None]
+    batch_size: NotRequired[int]
     accumulation_steps: NotRequired[int]
 
 
@@ -130,16 +130,10 @@ class SeenInMatrix(_Measured):
     job: int
 
 
-class Observation(TypedDict):
+class Observation(_Measured):
     """A measured step that the service keeps, or one that ran out of memory."""
 
     job: str | Job
-    placement: str | Placement
-    step_time_s: NotRequired[float | None]
-    sync_time_s: NotRequired[float | None]
-    out_of_memory: NotRequired[bool | None]
-    batch_size: NotRequired[int]
-    accumulation_steps: NotRequired[int]
     software: NotRequired[Mapping[str, str] | None]
     key: NotRequired[str | None]
     expires_in_s: NotRequired[float | None]

@@ -35,6 +35,14 @@ _READ: Mapping[Callable[[str, object, str], object], tuple[str, ...]] = {
     as_flag: ("has_fp4",),
 }  # fmt: skip
 _FIELDS = tuple(field.name for field in fields(AcceleratorSpec))
+#: What no device lies outside of, by far; a number that does is in another unit.
+_FLOPS = (1e6, 1e19)
+_EXTENTS: Mapping[str, tuple[float, float]] = {
+    "peak_flops_fp16_accumulate": _FLOPS, "matmul_flops_per_s": _FLOPS,
+    "memory_bytes": (1e6, 1e17), "bandwidth_bytes_per_s": (1e6, 1e17),
+    "link_bandwidth_bytes_per_s": (1e3, 1e17), "cache_bytes": (1.0, 1e15),
+    "clock_hz": (1e3, 1e12), "sustained_clock_hz": (1e3, 1e12), "tdp_w": (1e-3, 1e6),
+}  # fmt: skip
 
 
 def spec_to_dict(spec: AcceleratorSpec) -> dict[str, Any]:
@@ -96,6 +104,28 @@ def spec_from_dict(plain: Mapping[str, Any], *, pointer: str = "") -> Accelerato
     values["peak_flops"] = _rates(plain["peak_flops"], f"{pointer}/peak_flops")
     values["sources"] = _sources(plain.get("sources", {}), f"{pointer}/sources")
     return AcceleratorSpec(**values)
+
+
+def stated_spec(plain: Mapping[str, Any], *, pointer: str = "") -> AcceleratorSpec:
+    """Build a spec from what a person stated; as :func:`spec_from_dict`.
+
+    Raises
+    ------
+    InvalidInputError
+        Also for a number that no device has, which is in another unit.
+    """
+    spec = spec_from_dict(plain, pointer=pointer)
+    stated = {name: (getattr(spec, name), extent) for name, extent in _EXTENTS.items()}
+    for rate, peak in spec.peak_flops.items():
+        stated[f"peak_flops/{rate}"] = peak, _FLOPS
+    for name, (value, (low, high)) in stated.items():
+        if value is not None and not low <= value <= high:
+            raise InvalidInputError(
+                f"{name} is from {low:g} to {high:g} on any device, in units without prefixes "
+                f"(FLOP/s, bytes, Hz, W); got {value:g}.",
+                pointer=f"{pointer}/{name}",
+            )
+    return spec
 
 
 def _check_field_names(plain: Mapping[str, Any], pointer: str) -> None:

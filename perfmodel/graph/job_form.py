@@ -44,6 +44,8 @@ CHECKPOINTING = ("none", "selective", "full")
 
 #: What ``input`` may say of a sample.
 INPUT_FIELDS = ("stored_bytes", "cpu_s", "files")
+#: No sample costs more of anything; with far larger numbers a step would be longer than floats are.
+_MOST_SAMPLE_COST = 1e15
 
 #: What ``adaptation`` says of a job's progress; the first three have to be there.
 ADAPTATION_FIELDS = (
@@ -329,9 +331,16 @@ def _version(name: str, value: object, pointer: str) -> str:
 
 def _sample_costs(value: object, pointer: str) -> dict[str, float]:
     fields = as_object(value, pointer, what="input", known=INPUT_FIELDS)
-    return {
+    costs = {
         name: as_number(name, item, f"{pointer}/{name}", least=0.0) for name, item in fields.items()
     }
+    for name, cost in costs.items():
+        if cost > _MOST_SAMPLE_COST:
+            raise InvalidInputError(
+                f"{name} is what one sample costs, at most {_MOST_SAMPLE_COST:g}; got {cost:g}.",
+                pointer=f"{pointer}/{name}",
+            )
+    return costs
 
 
 def _adaptation(value: object, pointer: str) -> dict[str, Any]:

@@ -82,10 +82,24 @@ def read_trace_files(path: Path) -> Imported:
     StoreError
         There is no file.
     """
-    files = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
-    if not files or not path.exists():
-        raise StoreError(f"No trace lies in {path}; name a trace or a folder of them.")
-    return import_traces(files, TracedJob())
+    return import_traces(files_in([path]), TracedJob())
+
+
+def files_in(paths: Sequence[Path]) -> list[Path]:
+    """Return files as they are named, and all files below the folders among them.
+
+    Raises
+    ------
+    StoreError
+        One that does not exist, or a folder without a file.
+    """
+    found = []
+    for path in paths:
+        files = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
+        if not files or not path.exists():
+            raise StoreError(f"No trace lies in {path}; name a trace or a folder of them.")
+        found += files
+    return found
 
 
 def import_traces(files: Sequence[Path], told: TracedJob) -> Imported:

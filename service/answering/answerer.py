@@ -25,7 +25,7 @@ from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.plans.plan_search import PlanRanking
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.topology import Placement
-from perfmodel.requests import Query, parse_job, parse_query
+from perfmodel.requests import Query, parse_job, parse_query, read_by_job
 from service.answering.observed_jobs import ObservedJobs
 from service.answering.question_cache import JobCache, QuestionCache, point_at_text
 from service.answering.questions import (
@@ -138,7 +138,8 @@ class Answerer:
     def matrix(self, asked: AskedMatrix) -> Table:
         """Answer every pair of some jobs and placements; a bad one fails alone."""
         jobs = [attempt(self._known_or_read, job, f"/jobs/{i}") for i, job in enumerate(asked.jobs)]
-        seen = self._seen_by_row(jobs, asked.observations)
+        plain = [job.job if isinstance(job, PreparedJob) else job for job in jobs]
+        seen = self._seen_by_row(jobs, read_by_job(asked.observations, plain))
         placements = [
             attempt(parse_placement, p, f"/placements/{i}") for i, p in enumerate(asked.placements)
         ]

@@ -21,7 +21,7 @@ from perfmodel.json_values import (
     as_text,
     shown,
 )
-from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.calibration.observation import Observation, Unread
 from perfmodel.placement.topology.networks import named_network
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.topology import Network, Placement
@@ -126,11 +126,13 @@ class AskedMatrix:
     ----------
     jobs, placements : list
         Not read yet: one that cannot be costs its own cells only.
+    observations : dict
+        By the position of their job, which says what they leave out.
     """
 
     jobs: list[Any]
     placements: list[Any]
-    observations: dict[int, tuple[Observation, ...]]
+    observations: dict[int, tuple[Unread, ...]]
 
     def rows(self, positions: Sequence[int]) -> AskedMatrix:
         """Return the question about some of the jobs."""
@@ -195,8 +197,9 @@ def read_matrix(question: Any, *, max_cells: int) -> AskedMatrix:
 def read_curve(question: Any) -> AskedCurve:
     """Read the body of ``POST /v1/curve``."""
     fields = _fields(question, _CURVE, ("job", "accelerator"))
+    job = parse_job(fields["job"])
     return AskedCurve(
-        job=parse_job(fields["job"]),
+        job=job,
         question=CurveQuestion(
             accelerator=as_text("accelerator", fields["accelerator"], "/accelerator"),
             counts=_counts(fields),
@@ -205,7 +208,7 @@ def read_curve(question: Any) -> AskedCurve:
             link=None if fields.get("link") is None else as_text("link", fields["link"], "/link"),
             zero_stage=_stage(fields.get("zero_stage")),
         ),
-        observations=parse_observations(fields.get("observations")),
+        observations=parse_observations(fields.get("observations"), job),
     )
 
 
@@ -238,7 +241,7 @@ def read_rank(question: Any) -> AskedRank | AskedPlans:
             budget=_limit(limits, "budget"),
             prices=_prices(fields.get("prices")),
         ),
-        observations=parse_observations(fields.get("observations")),
+        observations=parse_observations(fields.get("observations"), job),
     )
 
 
@@ -279,7 +282,7 @@ def _read_search(fields: Mapping[str, Any], job: Job) -> AskedPlans:
         if batch is None
         else as_count("global_batch_size", batch, "/search/global_batch_size"),
         most=10 if wanted.get("most") is None else as_count("most", wanted["most"], "/search/most"),
-        observations=parse_observations(fields.get("observations")),
+        observations=parse_observations(fields.get("observations"), job),
     )
 
 
@@ -292,9 +295,9 @@ def _fields(question: Any, known: tuple[str, ...], needed: tuple[str, ...]) -> M
 
 
 def _counts(fields: Mapping[str, Any]) -> tuple[int, ...]:
-    counts = fields.get("counts")
+    counts, most = fields.get("counts"), _count(fields, "most", _MOST_OF_A_CURVE)
     if counts is None:
-        return tuple(doubling_counts(_count(fields, "most", _MOST_OF_A_CURVE)))
+        return tuple(doubling_counts(most))
     if not isinstance(counts, list):
         raise InvalidInputError(f"counts must be a list; got {shown(counts)}.", pointer="/counts")
     return tuple(as_count("counts", count, f"/counts/{i}") for i, count in enumerate(counts))

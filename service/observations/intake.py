@@ -172,9 +172,8 @@ class ObservationIntake:
                 "An observation needs the field 'job'.", pointer=f"{pointer}/job"
             )
         job, stored = self._job(stated["job"], f"{pointer}/job")
-        of_job = {"batch_size": job.batch_size, "accumulation_steps": job.accumulation_steps}
         measured = {name: stated[name] for name in _MEASURED if name in stated}
-        seen = parse_observation(of_job | measured, pointer)
+        seen = parse_observation(measured, pointer, job)
         said = {
             name: read(stated[name], f"{pointer}/{name}")
             for name, read in _SAID.items()

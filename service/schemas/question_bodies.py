@@ -212,7 +212,7 @@ ShortPlacement = Annotated[
 ]
 
 
-class _Timed(_Strict):
+class _Measured(_Strict):
     """A measured step, or one that ran out of memory."""
 
     placement: ShortPlacement | PlacementBody
@@ -221,13 +221,10 @@ class _Timed(_Strict):
         None, description="True, in the place of times: the step ran out of memory."
     )
     sync_time_s: Annotated[float, Field(ge=0)] | None = None
-
-
-class _Measured(_Timed):
-    """The same, of a batch that is said."""
-
-    batch_size: Count
-    accumulation_steps: Count | None = 1
+    batch_size: Count | None = Field(None, description="That of the job, unless it is given.")
+    accumulation_steps: Count | None = Field(
+        None, description="Those of the job, unless they are given."
+    )
 
 
 class ObservationBody(_Measured):
@@ -247,14 +244,10 @@ class MatrixObservationBody(_Measured):
 Observations = Annotated[list[ObservationBody], Field(max_length=MOST_OBSERVATIONS)]
 
 
-class ReportBody(_Timed):
+class ReportBody(_Measured):
     """A measured step that is kept, or one that ran out of memory."""
 
     job: AnyJob
-    batch_size: Count | None = Field(None, description="That of the job, unless it is given.")
-    accumulation_steps: Count | None = Field(
-        None, description="Those of the job, unless they are given."
-    )
     software: Annotated[dict[str, Version], Field(max_length=MOST_COMPONENTS)] | None = Field(
         None,
         description="Versions that it was measured with, such as `driver`, where the job does not "

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from perfmodel.devices.catalog import Catalog
-from perfmodel.devices.codec import spec_from_dict, spec_to_dict
+from perfmodel.devices.codec import spec_from_dict, spec_to_dict, stated_spec
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, TakenNameError
 from perfmodel.placement.topology.links import check_link_name
@@ -147,7 +147,7 @@ def _device(name: str, facts: Any) -> AcceleratorSpec:
             "body.",
             pointer="/name",
         )
-    spec = spec_from_dict({"sources": {"*": "operator"}, **facts, "name": name})
+    spec = stated_spec({"sources": {"*": "operator"}, **facts, "name": name})
     if spec.link is not None:
         check_link_name(spec.link, pointer="/link")
     return spec

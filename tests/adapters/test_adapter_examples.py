@@ -46,7 +46,7 @@ def export_table() -> ModuleType:
 
 def test_jobs_of_gavels_own_table_are_those_that_are_known_by_their_names() -> None:
     told = wanted()
-    found = export_table().jobs_of(told)
+    found = export_table().jobs_of(told, {})
     assert [one.job_type for one in found] == [one["job_type"] for one in told["jobs"]]
     for one, written in zip(found, told["jobs"], strict=True):
         parse_job(one.job)
@@ -59,6 +59,20 @@ def test_jobs_of_gavels_own_table_are_those_that_are_known_by_their_names() -> N
     # Gavel's ResNet-18 is that of CIFAR-10.
     by_type = {one.job_type: one.job for one in found}
     assert by_type["ResNet-18 (batch size 128)"]["model"] == "zoo/resnet18-cifar"
+
+
+def test_jobs_that_gavel_has_measured_are_in_its_table() -> None:
+    told = wanted()
+    named = told["jobs"][1]["job_type"]
+    measured = {
+        "k80": {("LM (batch size 20)", 2): {"null": 1.0}, ("LM (batch size 20)", 1): {"null": 1.0}},
+        "v100": {(named, 4): {"null": 1.0, ("A3C", 4): [1.0, 1.0]}},
+    }
+    *jobs, added, partner = export_table().jobs_of(told, measured)
+    assert [one.job_type for one in jobs] == [one["job_type"] for one in told["jobs"]]
+    assert jobs[1].scale_factors == (1, 2, 4)
+    assert [added] == gavel_jobs(["LM (batch size 20)"], (1, 2))
+    assert [partner] == gavel_jobs(["A3C"], (4,))
 
 
 def test_gavels_table_is_written_with_what_was_measured(service_url: str, tmp_path: Path) -> None:

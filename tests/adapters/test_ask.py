@@ -7,7 +7,7 @@ import time
 import pytest
 from adapter_world import raw_server, training
 
-from perfmodel.adapters.ask import NoAnswerError, SeenInMatrix, Service, log_problems
+from perfmodel.adapters.ask import NoAnswerError, SeenInMatrix, Service, log_problems, log_warnings
 from perfmodel.adapters.local import LocalAnswers
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
@@ -76,6 +76,20 @@ def test_why_there_is_no_answer_is_in_the_log(
         assert known[0] is not None and refused == [None, None]
         [told] = [one.getMessage() for one in caplog.records if "perfmodel.adapters" in one.name]
         assert told.startswith("job 1 of this question") and "Is it in seconds" in told
+
+
+def test_what_a_table_rests_on_is_in_the_log_once(
+    service: Service, estimator: Estimator, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "perfmodel.adapters")
+    for answers in (service, LocalAnswers(estimator)):
+        caplog.clear()
+        for _ in range(2):
+            answers.cells([training("timm/small")], ["2x(1xT4)"])
+        told = [one.getMessage() for one in caplog.records if "perfmodel.adapters" in one.name]
+        assert sum("No network between the 2 hosts is given" in text for text in told) == 1
+    log_warnings((str(number) for number in range(3000)), said := {"0"})
+    assert 0 < len(said) <= 1000
 
 
 def test_memory_is_that_of_the_catalogue(service: Service, estimator: Estimator) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from service_process import service_process
 
+from perfmodel.client import Client
+
 RESNET = ["timm/resnet18", "--batch-size", "4", "--mode", "training"]
 #: Libraries that only who answers needs.
 _HEAVY = ("torch", "xgboost", "scipy", "timm", "sqlalchemy")
@@ -85,6 +87,36 @@ def test_every_request_of_a_file_is_asked_and_a_refused_one_stands_in_its_place(
     assert good["basis"] == "analytical"
     assert bad["line"] == 2 and "A100-SXM4-80GB" in bad["did_you_mean"]
     assert bad["errors"][0]["pointer"].startswith("/placement")
+
+
+def test_a_line_that_is_no_object_is_refused_alone(url: str, tmp_path: Path) -> None:
+    good = {"job": {"model": "timm/resnet18", "mode": "training", "batch_size": 4}}
+    lines = ["[]", "null", '"T4"', json.dumps({**good, "placement": "T4"})]
+    path = tmp_path / "requests.jsonl"
+    path.write_text("\n".join(lines))
+    for service in (url, ""):
+        found = _ask("predict", "--jsonl", str(path), url=service)
+        assert found.returncode == 1, found.stderr
+        *refused, answered = map(json.loads, found.stdout.splitlines())
+        assert answered["step_time_s"] > 0
+        said = [(one["line"], one["detail"]) for one in refused]
+        assert said == [
+            (1, "A request must be an object; got []."),
+            (2, "A request must be an object; got None."),
+            (3, "A request must be an object; got 'T4'."),
+        ]
+
+
+def test_a_registered_job_may_be_asked_about(url: str, tmp_path: Path) -> None:
+    job = {"model": "timm/resnet18", "mode": "training", "batch_size": 4}
+    with Client(url) as service:
+        ref = service.register_job(job).ref
+    path = tmp_path / "request.json"
+    for named in (ref, {"ref": ref}):
+        path.write_text(json.dumps({"job": named, "placement": "T4"}))
+        found = _ask("predict", str(path), url=url)
+        assert found.returncode == 0, found.stderr
+        assert ref in found.stdout.splitlines()[0]
 
 
 def test_what_a_service_refuses_is_refused(url: str) -> None:

@@ -59,6 +59,12 @@ def test_a_file_without_any_record_is_a_failure(tmp_path: Path) -> None:
     assert "no records" in shown.stdout
 
 
+def test_a_folder_without_any_trace_is_named(tmp_path: Path) -> None:
+    refused = run("trace", tmp_path)
+    assert refused.exit_code == 4
+    assert f"No trace lies in {tmp_path}" in refused.stderr
+
+
 def test_help_lists_the_formats() -> None:
     shown = run("--help")
     for name in FORMATS:

@@ -52,10 +52,9 @@ def test_a_model_is_learned_judged_and_looked_at(at: list[str], tmp_path: Path) 
 
 
 def test_one_is_entered_for_others_and_cancelled(at: list[str], tmp_path: Path) -> None:
-    where = [*at, "--models", str(tmp_path / "models"), "--json"]
-    entered = json.loads(_run("retrain", "--later", *where, "--without", "timm").stdout)
+    entered = json.loads(_run("retrain", "--later", *at, "--json", "--without", "timm").stdout)
     assert (entered["state"], entered["settings"]["without"]) == ("waiting", ["timm"])
-    again = _run("retrain", "--later", *where)
+    again = _run("retrain", "--later", *at, "--json")
     assert json.loads(again.stdout)["id"] == entered["id"]
     assert "is waiting already" in again.stderr
     world = RetrainingWorld(url=at[1], folder=tmp_path)
@@ -66,7 +65,19 @@ def test_one_is_entered_for_others_and_cancelled(at: list[str], tmp_path: Path) 
     late = _run("retrain", "cancel", entered["id"], *at, code=2)
     assert "it is cancelled" in late.stderr
     assert "no retraining 'x'" in _run("retrain", "show", "x", *at, code=2).stderr
-    assert _run("retrain", "work", "--until-idle", *where).stdout == '{\n  "done": 0\n}\n'
+    where = ["--models", str(tmp_path / "models"), "--json"]
+    assert _run("retrain", "work", "--until-idle", *at, *where).stdout == '{\n  "done": 0\n}\n'
+
+
+def test_who_enters_one_for_others_says_nothing_of_where_it_is_done(
+    at: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    refused = _run("retrain", "--later", *at, "--profiles", "mine", "--memory", "2", code=2)
+    assert "leave --profiles, --memory to `perfmodel retrain work`" in refused.stderr
+    assert json.loads(_run("retrain", "list", *at, "--json").stdout)["retrainings"] == []
+    # What the environment says is for all commands there.
+    monkeypatch.setenv("PERFMODEL_RETRAINING_PROFILES", str(tmp_path / "profiles"))
+    assert "is waiting" in _run("retrain", "--later", *at).stdout
 
 
 @pytest.mark.parametrize("settings", ["{", "[]", '{"flods": 3}'])

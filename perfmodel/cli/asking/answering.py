@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from perfmodel.cli.failures import problem
 from perfmodel.cli.output import tell
 from perfmodel.errors import InvalidInputError
+from perfmodel.json_values import as_object
 
 if TYPE_CHECKING:
     from perfmodel.client import Client
@@ -29,10 +30,9 @@ class There:
         from perfmodel.client import Call
         from perfmodel.client.answers import Estimate
 
-        _refuse_local(_named(request.get("placement")))
-        call: Call[Estimate] = Call(
-            method="POST", path="/v1/predict", kind=Estimate, body=dict(request)
-        )
+        body = dict(as_object(request, "", what="A request"))
+        _refuse_local(_named(body.get("placement")))
+        call: Call[Estimate] = Call(method="POST", path="/v1/predict", kind=Estimate, body=body)
         return asdict(self._client.ask(call))
 
     def compare(self, job: Job, placements: Sequence[str]) -> list[dict[str, Any]]:

@@ -54,7 +54,9 @@ def _described(request: Mapping[str, Any]) -> str:
     from perfmodel.requests import parse_job
 
     job = request["job"]
-    return job if isinstance(job, str) else describe_job(parse_job(job))
+    # A registered one, in either form that the service takes.
+    ref = job.get("ref") if isinstance(job, Mapping) else job
+    return ref if isinstance(ref, str) else describe_job(parse_job(job))
 
 
 def _answer_lines(subject: str, who: Answers) -> None:

@@ -15,6 +15,7 @@ from perfmodel.cli.subjects import Subject, job_of, parse_json, read_config, rea
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.in_precision import as_it_computes
 from perfmodel.graph.job import Job, job_to_dict
+from perfmodel.json_values import as_object
 from perfmodel.types import Compiler
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def read_question(
     """
     request: Any = None
     if subject == "-":
-        request = parse_json(sys.stdin.buffer.read(), source="Standard input")
+        sent = parse_json(sys.stdin.buffer.read(), source="Standard input")
+        request = as_object(sent, "", what="A request")
     else:
         read = subject_of(subject, settings)
         request = read.request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ def read_told_traces(paths: Sequence[Path], told: Mapping[str, Any]) -> Imported
     InvalidInputError
         A setting of a job, or a placement, without the model.
     """
-    from perfmodel.importers.trace_files import TracedJob, import_traces
+    from perfmodel.importers.trace_files import TracedJob, files_in, import_traces
     from perfmodel.placement.topology.parse import parse_placement
 
     settings = dict(told)
@@ -43,7 +43,7 @@ def read_told_traces(paths: Sequence[Path], told: Mapping[str, Any]) -> Imported
     if model is None and (placement or any(v not in (None, ()) for v in settings.values())):
         raise InvalidInputError("Say which job ran: --model timm/resnet50, with its settings.")
     return import_traces(
-        list(_files(paths)),
+        files_in(paths),
         TracedJob(
             job=None if model is None else job_of({"model": model}, settings),
             placement=None if placement is None else parse_placement(placement),
@@ -69,14 +69,6 @@ def _told_devices(stated: Sequence[str]) -> dict[str, Any]:
             )
         found[int(number)] = catalog.get(name)
     return {"accelerators": found}
-
-
-def _files(paths: Sequence[Path]) -> Iterator[Path]:
-    for path in paths:
-        if path.is_dir():
-            yield from sorted(one for one in path.rglob("*") if one.is_file())
-        else:
-            yield path
 
 
 class ImportCommand(click.Command):

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, Unpack
 
 import click
+from click.core import ParameterSource
 
 from perfmodel.cli.database import opened
 from perfmodel.cli.failures import EXIT_FAILED, end_as_with_ctrl_c
@@ -88,6 +89,8 @@ def command(
     """
     if ctx.invoked_subcommand is not None:
         return
+    if later:
+        _refuse_workplace(ctx)
     end_as_with_ctrl_c()
     stated = _settings(
         settings,
@@ -112,6 +115,28 @@ def command(
 
 for _sub in (list_, show, log, cancel, work):
     command.add_command(_sub)
+
+
+def _refuse_workplace(ctx: click.Context) -> None:
+    """Refuse to be told where a retraining is done that others do.
+
+    Raises
+    ------
+    click.UsageError
+        An option of :func:`workplace_options`, but for the database in which it is entered.
+    """
+    where = {"memory_gb", *Where.__annotations__} - {"database"}
+    stated = [
+        param.opts[0]
+        for param in ctx.command.params
+        if param.name in where
+        and ctx.get_parameter_source(param.name) is ParameterSource.COMMANDLINE
+    ]
+    if stated:
+        raise click.UsageError(
+            f"--later enters a retraining alone; leave {', '.join(stated)} to `perfmodel retrain "
+            "work`, or to the service that does it."
+        )
 
 
 def _settings(

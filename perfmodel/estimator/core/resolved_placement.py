@@ -53,6 +53,8 @@ class ResolvedPlacement:
         The placement with the catalogue's own names: however it was written, it is the same.
     read_as : tuple of str
         How names that may mean several things were read.
+    idle : tuple of str
+        What it states that limits nothing; where that is so on all kinds, it is as if not stated.
     """
 
     placement: Placement
@@ -60,6 +62,7 @@ class ResolvedPlacement:
     fabric: Fabric
     kinds: tuple[Kind, ...]
     read_as: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
     #: The whole accelerator of each kind.
     accelerators: tuple[AcceleratorSpec, ...] = field(init=False)
     #: Accelerators of each kind, and in all.
@@ -99,14 +102,7 @@ class ResolvedPlacement:
             split or fed or plan.replicate > 1 or plan.offload or (dealt and len(counts) > 1)
         )
         accelerators = tuple([kind.accelerator for kind in self.kinds])
-        said, limit_w = [*self.read_as, *self.fabric.warnings], asked.power_limit_w
-        if limit_w is not None:
-            said += [
-                f"A power limit of {limit_w:g} W limits nothing: {one.name} takes {one.tdp_w:g} W "
-                "at most."
-                for one in accelerators
-                if one.tdp_w is not None and limit_w > one.tdp_w
-            ]
+        said = [*self.read_as, *self.fabric.warnings, *self.idle]
         makers = dict.fromkeys([one.vendor for one in accelerators])
         if len(makers) > 1:
             said.append(SEVERAL_MAKERS_WARNING.format(" and ".join(makers)))
@@ -143,7 +139,9 @@ def resolve_placement(placement: Placement, catalog: Catalog) -> ResolvedPlaceme
         A link or a MIG profile that an accelerator has not, or a plan that does not fit.
     """
     share = None
-    if placement.fraction is not None and placement.fraction != 1.0:
+    if placement.fraction == 1.0:
+        placement = replace(placement, fraction=None)
+    if placement.fraction is not None:
         share = share_part(placement.fraction, pointer="/placement/fraction")
     kinds: dict[tuple[str, str], Kind] = {}
     nodes, named = [], []
@@ -156,6 +154,7 @@ def resolve_placement(placement: Placement, catalog: Catalog) -> ResolvedPlaceme
         kinds[key] = kind
         named.append(_named(node, f"{whole}/{mig}" if mig else whole))
         nodes.append(_named(replace(node, link="none") if mig else node, whole))
+    placement, idle = _limited(placement, [kind.accelerator for kind in kinds.values()])
     wholes, read_as = _with_nodes(placement, nodes), placement.read_as
     if wholes is not placement:
         written = dict.fromkeys(node.accelerator for node in placement.nodes)
@@ -168,6 +167,25 @@ def resolve_placement(placement: Placement, catalog: Catalog) -> ResolvedPlaceme
         fabric=fabric,
         kinds=tuple(kinds.values()),
         read_as=read_as,
+        idle=idle,
+    )
+
+
+def _limited(
+    placement: Placement, accelerators: Sequence[AcceleratorSpec]
+) -> tuple[Placement, tuple[str, ...]]:
+    """Return a placement without a power limit that limits nothing, and what is said of that."""
+    limit_w = placement.power_limit_w
+    if limit_w is None:
+        return placement, ()
+    idle = [one for one in accelerators if one.tdp_w is not None and limit_w >= one.tdp_w]
+    if len(idle) == len(accelerators):
+        placement = replace(placement, power_limit_w=None)
+    return placement, tuple(
+        f"A power limit of {limit_w:g} W limits nothing: {one.name} takes {one.tdp_w:g} W at most."
+        for one in idle
+        # At the board's own it says what is usual.
+        if one.tdp_w != limit_w
     )
 
 

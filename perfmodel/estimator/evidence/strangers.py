@@ -80,10 +80,20 @@ class Shift(NamedTuple):
 
     def said(self, machine: str, factor: float) -> str:
         """Say what made a step on a machine longer by a factor."""
-        return (
-            f"What {self.reporters} reporters saw of other jobs on {machine} makes the step "
-            f"{factor:.2f} times as long as predicted."
-        )
+        return said_of_others(self.reporters, f"other jobs on {machine}", factor, "predicted")
+
+
+def said_of_others(reporters: int, jobs: str, factor: float, than: str) -> str:
+    """Say that what somebody saw of other jobs made a step longer by a factor than something.
+
+    Examples
+    --------
+    >>> said_of_others(1, "other jobs on T4", 204.3, "predicted")
+    'What one reporter saw of other jobs on T4 makes the step 200 times as long as predicted.'
+    """
+    who = "one reporter" if reporters == 1 else f"{reporters} reporters"
+    times = f"{factor:.2f}" if 0.1 <= factor < 10 else f"{float(f'{factor:.2g}'):g}"
+    return f"What {who} saw of {jobs} makes the step {times} times as long as {than}."
 
 
 class Strangers:

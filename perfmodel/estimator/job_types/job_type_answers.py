@@ -20,7 +20,7 @@ from perfmodel.client.answers import Breakdown, Memory, Throughput
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import TypeTables, is_modelled, observed_cells
-from perfmodel.estimator.evidence.strangers import SAID
+from perfmodel.estimator.evidence.strangers import SAID, said_of_others
 from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.job_types.job_type import JobTypeSteps, ObservedJobType
 from perfmodel.estimator.job_types.limited_steps import limited, not_modelled, seen_under
@@ -232,7 +232,9 @@ def _by_others(
     in_general = TypeTables.of(of.job, (), of.catalog).steps.complete(cells)
     factors = (median_s / in_general.median_s).tolist()
     return [
-        (OTHER_TYPES_WARNING.format(reporters, factor),) if abs(math.log(factor)) > SAID else ()
+        (said_of_others(reporters, "other job types", factor, "jobs in general take"),)
+        if abs(math.log(factor)) > SAID
+        else ()
         for factor in factors
     ]
 
@@ -285,12 +287,6 @@ NO_GRAPH_WARNING = (
 BATCH_OF_NAME_WARNING = (
     "The name of the job type states batch size {0}, which counts, and batch_size is {1}. Leave it "
     "out of the name to ask about another batch of the same job type."
-)
-
-#: Said where other job types that were reported move a job of which nothing was observed.
-OTHER_TYPES_WARNING = (
-    "What {0} reporters saw of other job types makes the step {1:.2g} times as long as jobs in "
-    "general take."
 )
 
 #: Said where no cell of the job was observed and nothing goes by its name.

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import Any, NamedTuple
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import Job
@@ -101,16 +102,19 @@ _FIELDS = (
 )
 
 
-def parse_observations(value: object) -> tuple[Observation, ...]:
+def parse_observations(value: object, job: Job | None = None) -> tuple[Observation, ...]:
     """Read a list of observations; null means none.
 
     Parameters
     ----------
     value : sequence or None
         Each ``{"placement": ..., "batch_size": ..., "step_time_s": ..., "sync_time_s": ...}``;
-        ``sync_time_s`` and ``accumulation_steps`` may be left out. ``"out_of_memory": true`` in
-        the place of times says that it ran out of memory. ``job`` says that another job was
-        measured; its batch size may be left out there.
+        ``sync_time_s`` may be left out. ``"out_of_memory": true`` in the place of times says that
+        it ran out of memory. ``job`` says that another job was measured; its batch size may be
+        left out there.
+    job : Job or None
+        The job that is asked about. An observation of it has its ``batch_size`` and
+        ``accumulation_steps``, unless it states them; one of another job has those of that.
 
     Raises
     ------
@@ -119,19 +123,23 @@ def parse_observations(value: object) -> tuple[Observation, ...]:
     """
     if value is None:
         return ()
-    if not isinstance(value, list | tuple):
+    items = _listed(value)
+    if len(items) > MOST_OBSERVATIONS:
         raise InvalidInputError(
-            f"observations must be a list; got {shown(value)}.", pointer="/observations"
+            f"At most {MOST_OBSERVATIONS} observations; got {len(items)}.", pointer="/observations"
         )
-    if len(value) > MOST_OBSERVATIONS:
-        raise InvalidInputError(
-            f"At most {MOST_OBSERVATIONS} observations; got {len(value)}.", pointer="/observations"
-        )
-    return tuple(parse_observation(item, f"/observations/{i}") for i, item in enumerate(value))
+    return tuple(parse_observation(one, f"/observations/{i}", job) for i, one in enumerate(items))
 
 
-def parse_matrix_observations(value: object, jobs: int) -> dict[int, tuple[Observation, ...]]:
-    """Read the observations of a matrix by the positions of their jobs.
+class Unread(NamedTuple):
+    """An observation of a job that is not known yet, and where it stands in the question."""
+
+    fields: dict[str, object]
+    pointer: str
+
+
+def parse_matrix_observations(value: object, jobs: int) -> dict[int, tuple[Unread, ...]]:
+    """Sort the observations of a matrix by the positions of their jobs.
 
     Parameters
     ----------
@@ -141,7 +149,7 @@ def parse_matrix_observations(value: object, jobs: int) -> dict[int, tuple[Obser
     Raises
     ------
     InvalidInputError
-        As :func:`parse_observations`, or a position at which there is no job.
+        Not a list, or a position at which there is no job.
 
     Examples
     --------
@@ -149,12 +157,8 @@ def parse_matrix_observations(value: object, jobs: int) -> dict[int, tuple[Obser
     >>> {job: len(found) for job, found in parse_matrix_observations([seen], 2).items()}
     {1: 1}
     """
-    found: dict[int, tuple[Observation, ...]] = {}
-    if not isinstance(value, list | tuple):
-        raise InvalidInputError(
-            f"observations must be a list; got {shown(value)}.", pointer="/observations"
-        )
-    for position, item in enumerate(value):
+    found: dict[int, tuple[Unread, ...]] = {}
+    for position, item in enumerate(_listed(value)):
         at = f"/observations/{position}"
         job = item.get("job") if isinstance(item, dict) else None
         if not isinstance(job, int) or isinstance(job, bool) or not 0 <= job < jobs:
@@ -163,32 +167,68 @@ def parse_matrix_observations(value: object, jobs: int) -> dict[int, tuple[Obser
                 pointer=f"{at}/job",
             )
         plain = {name: field for name, field in item.items() if name != "job"}
-        found[job] = (*found.get(job, ()), parse_observation(plain, at))
+        found[job] = (*found.get(job, ()), Unread(plain, at))
     return found
 
 
-def parse_observation(value: object, pointer: str) -> Observation:
+def read_by_job(
+    unread: Mapping[int, Sequence[Unread]], jobs: Sequence[Job | Exception]
+) -> dict[int, tuple[Observation, ...]]:
+    """Read the observations of a matrix, now that its jobs are known; as for one job.
+
+    Parameters
+    ----------
+    jobs : sequence of Job or Exception
+        What was observed of one that cannot be read counts for nothing.
+    """
+    return {
+        row: tuple(parse_observation(one.fields, one.pointer, job) for one in unread[row])
+        for row, job in enumerate(jobs)
+        if row in unread and isinstance(job, Job)
+    }
+
+
+def _listed(value: object) -> Sequence[Any]:
+    if isinstance(value, list | tuple):
+        return value
+    raise InvalidInputError(
+        f"observations must be a list; got {shown(value)}.", pointer="/observations"
+    )
+
+
+def parse_observation(value: object, pointer: str, job: Job | None = None) -> Observation:
     """Read one observation; as :func:`parse_observations`."""
     fields = as_object(value, pointer, what="An observation", known=_FIELDS)
-    for name in ("placement", "batch_size"):
-        if fields.get(name) is None:
-            raise InvalidInputError(
-                f"An observation needs the field {name!r}.", pointer=f"{pointer}/{name}"
-            )
+    if fields.get("placement") is None:
+        raise _missing("placement", pointer)
     step_time_s, sync = _times(fields, pointer)
-    steps = fields.get("accumulation_steps")
-    batch_size = as_count("batch_size", fields["batch_size"], f"{pointer}/batch_size")
+    counts = {
+        name: as_count(name, fields[name], f"{pointer}/{name}")
+        for name in ("batch_size", "accumulation_steps")
+        if fields.get(name) is not None
+    }
+    other = None
+    if fields.get("job") is not None:
+        other = _observed_job(fields["job"], counts, f"{pointer}/job")
+    measured = job if other is None else other
+    if measured is not None:
+        of_job = {name: getattr(measured, name) for name in ("batch_size", "accumulation_steps")}
+        counts = of_job | counts
+    elif "batch_size" not in counts:
+        raise _missing("batch_size", pointer)
     return Observation(
         placement=parse_placement(fields["placement"], pointer=f"{pointer}/placement"),
-        batch_size=batch_size,
         step_time_s=step_time_s,
         sync_time_s=sync,
-        accumulation_steps=1
-        if steps is None
-        else as_count("accumulation_steps", steps, f"{pointer}/accumulation_steps"),
-        job=None
-        if fields.get("job") is None
-        else _observed_job(fields["job"], batch_size, f"{pointer}/job"),
+        job=other,
+        batch_size=counts["batch_size"],
+        accumulation_steps=counts.get("accumulation_steps", 1),
+    )
+
+
+def _missing(name: str, pointer: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"An observation needs the field {name!r}.", pointer=f"{pointer}/{name}"
     )
 
 
@@ -222,7 +262,7 @@ def _times(fields: Mapping[str, object], pointer: str) -> tuple[float, float | N
     return step_time_s, sync_time_s
 
 
-def _observed_job(value: object, batch_size: int, pointer: str) -> Job:
+def _observed_job(value: object, counts: Mapping[str, int], pointer: str) -> Job:
     fields = as_object(value, pointer, what="The job of an observation")
-    # What was measured is one batch of it, which the observation states.
-    return parse_job({"batch_size": batch_size, **fields}, pointer=pointer)
+    # What was measured is one batch of it, which the observation may state.
+    return parse_job({**counts, **fields}, pointer=pointer)

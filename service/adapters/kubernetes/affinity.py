@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from perfmodel.types import Basis
 from service.adapters.kubernetes.device_labels import DeviceLabel
 from service.adapters.kubernetes.rates import Cell
 from service.adapters.kubernetes.scores import affinity_weight, ratios
@@ -49,12 +50,15 @@ class Ranking:
     def says(self) -> str:
         """One line for people: throughput of each accelerator, best first."""
         order = sorted(self.cells.items(), key=lambda item: (-self.shares.get(item[0], 0), item[0]))
-        return "; ".join(
-            f"{value}: {cell.shortage}"
-            if (key, value) in self.refused
-            else f"{value}: {cell.samples_per_second:.4g} samples/s"
-            for (key, value), cell in order
-        )
+        return "; ".join(f"{label[1]}: {self._said(label, cell)}" for label, cell in order)
+
+    def _said(self, label: Label, cell: Cell) -> str:
+        if label in self.refused:
+            return cell.shortage
+        if cell.basis == Basis.DEFAULT:
+            # How fast nobody knows; jobs differ by two orders of magnitude.
+            return f"{self.shares.get(label, 0.0):.0%} of the best, as jobs in general"
+        return f"{cell.samples_per_second:.4g} samples/s"
 
 
 def rank(

@@ -16,7 +16,7 @@ from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import RAN_OUT_S, Observation
 from perfmodel.placement.topology.parse import parse_placement
-from perfmodel.types import Mode
+from perfmodel.types import Basis, Mode
 
 OURS = spec_from_dict(
     {
@@ -85,6 +85,32 @@ def test_a_power_limit_that_limits_nothing_is_said() -> None:
         placement = parse_placement(f"A100-SXM4-40GB{limit}")
         warnings = resolve_placement(placement, Catalog.default()).warnings
         assert sum("limits nothing" in text for text in warnings) == said
+
+
+def test_a_limit_that_limits_nothing_is_as_if_it_were_not_stated() -> None:
+    catalog = Catalog.default()
+    for text, plain in (
+        ("4xT4 power=70", "4xT4"), ("4xT4 power=300", "4xT4"), ("T4 fraction=1", "T4"),
+        ("T4+A100-SXM4-40GB power=400", "T4+A100-SXM4-40GB"),
+    ):  # fmt: skip
+        found, expected = (resolve_placement(parse_placement(p), catalog) for p in (text, plain))
+        assert (found.named, found.is_slowed) == (expected.named, expected.is_slowed)
+    for text in ("4xT4 power=69", "T4+A100-SXM4-40GB power=100"):
+        found = resolve_placement(parse_placement(text), catalog)
+        assert found.is_slowed and found.named.power_limit_w
+
+
+def test_a_step_under_a_limit_that_limits_nothing_is_one_of_the_same_cell(
+    estimator: Estimator,
+) -> None:
+    for job in (JOB, Job(job_type="ours", mode=Mode.TRAINING, batch_size=64)):
+        for text in ("T4 power=70", "T4 fraction=1"):
+            seen = Observation(
+                placement=parse_placement(text), batch_size=job.batch_size, step_time_s=0.01
+            )
+            found = estimator.estimate(job, parse_placement("T4"), [seen])
+            assert found.basis is Basis.MEASURED
+            assert found.step_time_s == pytest.approx(0.01, rel=0.05)
 
 
 def test_errors_point_where_a_placement_stands_now_whoever_asked_before(

@@ -356,7 +356,7 @@ def test_other_job_types_that_move_an_unknown_one_are_said(estimator: Estimator)
         moved = answer_of_type(estimator.core, known, estimator.core.resolve(place))
         factor = moved.step_time_s / in_general.step_time_s
         assert (factor > 1.1) == (times > 1) and abs(factor - 1) > 0.1
-        assert f"2 reporters saw of other job types makes the step {factor:.2g} times" in " ".join(
+        assert f"2 reporters saw of other job types makes the step {factor:.2f} times" in " ".join(
             moved.warnings
         )
     assert not any("reporters" in text for text in in_general.warnings)

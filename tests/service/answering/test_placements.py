@@ -36,6 +36,7 @@ def test_a_curve_doubles_unless_told(client: TestClient) -> None:
         ({"network": {"latency_s": 1}}, "/network"),
         ({"zero_stage": 4}, "/zero_stage"),
         ({"accelerators_per_host": 0}, "/accelerators_per_host"),
+        ({"counts": [1, 2], "most": "4"}, "/most"),
         ({"placement": "A10"}, "/placement"),
     ],
 )
@@ -107,6 +108,28 @@ def test_observations_count_in_a_search_of_plans(client: TestClient) -> None:
     )
     assert slower[0]["plan"] == plain[0]["plan"]
     assert 1.5 < slower[0]["step_time_s"] / plain[0]["step_time_s"] < 2.1
+
+
+def test_a_step_of_several_micro_batches_comes_back_as_it_was_measured(client: TestClient) -> None:
+    job = {**JOB, "mode": "training", "batch_size": 16, "accumulation_steps": 4}
+    seen = {"placement": "A10", "step_time_s": 0.003}
+    for written in (job, {**job, "script": True}):
+        single = {"job": written, "placement": "A10", "observations": [seen]}
+        rows = {
+            "jobs": [written], "placements": ["A10"], "observations": [{"job": 0, **seen}]
+        }  # fmt: skip
+        counts = {"job": written, "accelerator": "A10", "counts": [1], "observations": [seen]}
+        ranked = {"job": written, "placements": ["A10"], "observations": [seen]}
+        best = client.post("/v1/rank", json=ranked).json()["best"][0]["estimate"]
+        predicted = client.post("/v1/predict", json=single).json()
+        times = [
+            predicted["step_time_s"],
+            client.post("/v1/matrix", json=rows).json()["step_time_s"][0][0],
+            client.post("/v1/curve", json=counts).json()["step_time_s"][0],
+            best["step_time_s"],
+        ]
+        assert times == pytest.approx([0.003] * 4, rel=0.05)
+        assert predicted["basis"] == "measured"
 
 
 def test_observations_of_a_matrix_name_their_job(client: TestClient) -> None:

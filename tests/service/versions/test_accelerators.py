@@ -121,6 +121,12 @@ def test_what_is_no_accelerator_is_pointed_at(client: TestClient) -> None:
     wrong: list[tuple[str, dict[str, Any], str]] = [
         (OURS, {"memory_bytes": 0}, "/memory_bytes"),
         (OURS, {"memory_bytes": "32 GiB"}, "/memory_bytes"),
+        # In other units.
+        (OURS, {"memory_bytes": 32}, "/memory_bytes"),
+        (OURS, {"bandwidth_bytes_per_s": 900}, "/bandwidth_bytes_per_s"),
+        (OURS, {"peak_flops": {"fp32": 19.5}}, "/peak_flops/fp32"),
+        (OURS, {"clock_hz": 1.4}, "/clock_hz"),
+        (OURS, {"peak_flops": {"fp32": 1e308}}, "/peak_flops/fp32"),
         (OURS, {"peak_flops": {}}, "/peak_flops"),
         (OURS, {"peak_flops": {"fp12": 1e12}}, "/peak_flops/fp12"),
         (OURS, {"kind": "quantum"}, "/kind"),

@@ -95,6 +95,15 @@ def test_weights_are_relative_throughputs(client: TestClient) -> None:
     assert all(type(w) is int and 1 <= w <= 100 for w in weights.values())
 
 
+def test_people_are_told_no_throughput_of_a_job_that_nobody_knows(client: TestClient) -> None:
+    known = _patched(client, pod(job_text()))["metadata"]["annotations"]["perfmodel/predicted"]
+    assert f"{H100}: " in known and known.count("samples/s") == 3
+    unknown = json.dumps({"job_type": "unheard of", "mode": "training", "batch_size": 8})
+    told = _patched(client, pod(unknown))["metadata"]["annotations"]["perfmodel/predicted"]
+    assert told.startswith(f"{H100}: 100% of the best, as jobs in general; ")
+    assert "samples/s" not in told
+
+
 def test_what_has_not_the_memory_is_excluded(client: TestClient) -> None:
     patched = _patched(client, pod(job_text("timm/wide", batch_size=8)))
     affinity = patched["spec"]["affinity"]["nodeAffinity"]
