@@ -3,7 +3,8 @@
     python benchmarks/profiled.py H200-SXM [--models models] [--out profiles] [--each] [--probes 10]
         [--context-bytes 0.67e9]
 
-Every step measured on a device is asked of the model as a bare step, its records unknown.
+Every step measured on a device is asked of the model as a bare step under the release of PyTorch
+that it ran under, its records unknown.
 Printed are mean and median relative errors of step times, mean bias, how many throughputs lie in
 their interval, and of predicted memory over what the allocator reserved and the driver's context
 takes (``--context-bytes``) the median and the mean distance from 1: of all steps,
@@ -24,6 +25,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -79,12 +81,18 @@ def judged(device: str, folder: Path, models: Path, context_bytes: float) -> lis
             step=step,
             context_bytes=context_bytes,
             answer=estimator.estimate(
-                *parse_request({"job": {**step.job, "script": False}, "placement": f"1x{device}"})
+                *parse_request({"job": _as_run(step), "placement": f"1x{device}"})
             ),
         )
         for step in steps
         if not step.execution
     ]
+
+
+def _as_run(step: StepRecord) -> dict[str, Any]:
+    """Return the job of a step as a bare step under the release that it ran under."""
+    release = {"torch": step.provenance.software["torch"]}
+    return {**step.job, "script": False, "software": {**step.job.get("software", {}), **release}}
 
 
 def summed_up(name: str, found: Sequence[Judged]) -> str:

@@ -12,10 +12,14 @@ which those of one job share what :mod:`.job_memory` says::
 So a record moves all answers for its device through ``w``, those for networks made like its own
 further, and those for its own job further still; answers for other devices stay as they are.
 
-Tails are heavy: a record that is off by far more than the others says little about them. Its
-variance ``c`` is divided by ``tau = (nu + 1) / (nu + e^2 / c)`` where that is below 1 (Student's
-errors, by iterated weighting: K. Lange et al., "Robust statistical modeling using the t
-distribution", 1989).
+How far cells lie off is not the same on all devices: records of one spread by ``f`` times the
+variance ``c`` that is usual, which they say themselves, beside a prior of ``nu`` records that lie
+as is usual; never by less, since a few may agree by chance. And tails are heavy: a record that is
+off by far more than the others says little about them. Its variance is divided by ``tau = (nu + 1)
+/ (nu + e^2 / (f c))`` where that is below 1 (Student's errors, by iterated weighting: K. Lange et
+al., "Robust statistical modeling using the t distribution", 1989)::
+
+    f = max(1, (nu + sum tau E[e^2] / c) / (nu + records))
 """
 
 from __future__ import annotations
@@ -33,7 +37,8 @@ from perfmodel.predictors.joint.device_beliefs import DeviceEffect
 from perfmodel.predictors.joint.job_memory import JobMemory, Recalled, matches
 from perfmodel.predictors.joint.kinship import SPREADS, kinship, log_posterior
 
-#: Degrees of freedom of Student's errors, and rounds after which weights no longer change.
+#: Degrees of freedom of Student's errors, which is also how many usual records stand beside those
+#: of a device, and rounds after which weights no longer change.
 _FREEDOM, _ROUNDS = 4.0, 10
 
 
@@ -77,6 +82,8 @@ class DeviceRecords:
         What each network is made of, from :meth:`.novelty.Novelty.shapes`.
     spread : float
         Standard deviation of what goes with the make of a network on this device.
+    scatter : float
+        How many times the usual variance cells of this device lie off with.
     """
 
     jobs: tuple[str, ...]
@@ -88,6 +95,7 @@ class DeviceRecords:
     doubt: FloatArray
     shapes: FloatArray
     spread: float = 0.0
+    scatter: float = 1.0
 
     def joined(self, other: DeviceRecords) -> DeviceRecords:
         """Return these records and others of the device."""
@@ -97,7 +105,7 @@ class DeviceRecords:
         return DeviceRecords(jobs=self.jobs + other.jobs, **arrays)
 
     def noise(self, memory: JobMemory, job_variance: float) -> FloatArray:
-        """Return ``C`` of the records, shape (records, records), without their doubts.
+        """Return the usual ``C`` of the records, shape (records, records), without their doubts.
 
         Parameters
         ----------
@@ -113,7 +121,7 @@ class DeviceRecords:
         return np.asarray(covariance / np.outer(root, root))
 
     def weighed(self, prior: DeviceEffect, noise: FloatArray, unlearned: float) -> Self:
-        """Return the records with the spread of makes that explains them best, and their doubts.
+        """Return the records with the spread of makes that explains them best, scatter and doubts.
 
         Parameters
         ----------
@@ -129,11 +137,11 @@ class DeviceRecords:
         for spread in SPREADS:
             left = spread * unlearned**0.5
             explained = effects + left**2 * makes
-            doubt = _doubts(off, explained, noise)
-            whole = explained + noise + np.diag(doubt)
-            found.append((log_posterior(spread, whole, off), left, doubt))
-        _, spread, doubt = max(found, key=lambda one: one[0])
-        return replace(self, spread=spread, doubt=doubt)
+            scatter, doubt = _scattered(off, explained, noise)
+            whole = explained + scatter * noise + np.diag(doubt)
+            found.append((log_posterior(spread, whole, off), left, scatter, doubt))
+        _, spread, scatter, doubt = max(found, key=lambda one: one[0])
+        return replace(self, spread=spread, scatter=scatter, doubt=doubt)
 
     def covariance(self, memory: JobMemory, job_variance: float) -> FloatArray:
         """Return the covariance of all that the effects of the device leave, with doubts.
@@ -142,8 +150,8 @@ class DeviceRecords:
         -------
         ndarray, shape (records, records)
         """
-        makes = self.spread**2 * self._kinship
-        return np.asarray(self.noise(memory, job_variance) + makes + np.diag(self.doubt))
+        noise = self.scatter * self.noise(memory, job_variance)
+        return np.asarray(noise + self.spread**2 * self._kinship + np.diag(self.doubt))
 
     def recall(
         self,
@@ -152,20 +160,15 @@ class DeviceRecords:
         memory: JobMemory,
         effect: DeviceEffect,
         job_variance: float,
-    ) -> Recalled | None:
+    ) -> Recalled:
         """Return what records of a job, and of jobs made like it, say beside their device.
 
-        Returns
-        -------
-        Recalled or None
-            Its mean is to be added beside that of ``recalled``; None where no record says anything.
+        Its mean is to be added beside that of ``recalled``.
         """
         own = self._by_job.get(asked.job, np.zeros(0, dtype=np.int64))
-        if not len(own) and not self.spread:
-            return None
         scales = np.append(self.scale[own], asked.scale)
         together = memory.expect(asked.job, np.vstack([self.cells[own], asked.cell]))
-        covariance = together * np.outer(scales, scales) + job_variance
+        covariance = self.scatter * (together * np.outer(scales, scales) + job_variance)
         to_asked = (
             self.spread**2
             * kinship(asked.shape, asked.features, self.shapes, self.features).ravel()
@@ -207,7 +210,8 @@ class DeviceRecords:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
         arrays = {name: getattr(self, name).tolist() for name in _ARRAYS}
-        return {"jobs": list(self.jobs), "spread": self.spread, **arrays}
+        known = {"jobs": list(self.jobs), "spread": self.spread, "scatter": self.scatter}
+        return known | arrays
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> DeviceRecords:
@@ -225,21 +229,28 @@ class DeviceRecords:
         }
         if {len(array) for array in arrays.values()} != {len(jobs)}:
             raise ValueError("its records of a device do not fit together")
-        return cls(jobs=jobs, spread=float(stored["spread"]), **arrays)
+        # Those of before scatter was learned are kept as they are.
+        scatter = float(stored.get("scatter", 1.0))
+        return cls(jobs=jobs, spread=float(stored["spread"]), scatter=scatter, **arrays)
 
 
 _ARRAYS: Sequence[str] = tuple(
-    f.name for f in fields(DeviceRecords) if f.name not in ("jobs", "spread")
+    f.name for f in fields(DeviceRecords) if f.name not in ("jobs", "spread", "scatter")
 )
 
 
-def _doubts(off: FloatArray, explained: FloatArray, noise: FloatArray) -> FloatArray:
-    """Return the doubt that their residuals cast on each record, shape (records,)."""
-    own = np.diag(noise)
-    doubt = np.zeros(len(own))
+def _scattered(
+    off: FloatArray, explained: FloatArray, noise: FloatArray
+) -> tuple[float, FloatArray]:
+    """Return how far residuals scatter, and the doubt that they cast on each record."""
+    usual, scatter, doubt = np.diag(noise), 1.0, np.zeros(len(off))
     for _ in range(_ROUNDS):
-        beside = noise + np.diag(doubt)
-        left = beside @ np.linalg.solve(explained + beside, off)
-        tau = (_FREEDOM + 1.0) / (_FREEDOM + left**2 / own)
-        doubt = own * (1.0 / np.minimum(tau, 1.0) - 1.0)
-    return doubt
+        beside = scatter * noise + np.diag(doubt)
+        gain = np.linalg.solve(explained + beside, beside).T
+        left = gain @ off
+        square = left**2 + np.diag(beside - gain @ beside)
+        tau = np.minimum((_FREEDOM + 1.0) / (_FREEDOM + left**2 / (scatter * usual)), 1.0)
+        seen = (_FREEDOM + tau @ (square / usual)) / (_FREEDOM + len(off))
+        scatter = max(float(seen), 1.0)
+        doubt = scatter * usual * (1.0 / tau - 1.0)
+    return scatter, doubt

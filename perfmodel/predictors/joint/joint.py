@@ -355,8 +355,6 @@ class JointPredictor:
         further = records.recall(
             recalled, cell, memory, known.beliefs.effects[device], known.job_variance(device)
         )
-        if further is None:
-            return log_time, recalled
         return log_time + further.mean * scale, further
 
     def _from_training(

@@ -85,7 +85,8 @@ def _of_joint(learner: JointPredictor, steps: Sequence[Step]) -> list[RecordBeli
     beliefs = known.beliefs if before is None else known.beliefs.without([device])
     features, effect = records.features, beliefs.before_records(device)
     noise = records.noise(known.memory_of(device, recorded=True), known.job_variance(device))
-    alone = features @ effect.covariance @ features.T + noise + np.diag(records.doubt)
+    scatter = 1.0 if before is None else before.scatter
+    alone = features @ effect.covariance @ features.T + scatter * noise + np.diag(records.doubt)
     makes = kinship(records.shapes, features, records.shapes, features)
     if before is not None:
         whole = alone + before.spread**2 * makes

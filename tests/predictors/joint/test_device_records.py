@@ -72,6 +72,16 @@ def test_a_record_that_is_far_off_hardly_moves_other_jobs(joint: JointPredictor)
     assert kept.doubt[0] > 50 * max(kept.doubt[1:].max(), 1e-4)
 
 
+def test_records_that_scatter_say_how_wide_the_others_are(joint: JointPredictor) -> None:
+    steps = [one.step for one in RECORDS[24:]]
+    rng = np.random.default_rng(1)
+    odd = [replace(r, step_time_s=r.step_time_s * np.exp(rng.normal(0, 0.6))) for r in RECORDS[:24]]
+    calm, wild = joint.adapt(RECORDS[:24]), joint.adapt(odd)
+    assert calm.known_.records["Gpu-New"].scatter == 1 < wild.known_.records["Gpu-New"].scatter
+    widths = [[np.log(p.high_s / p.low_s) for p in one.predict(steps)] for one in (calm, wild)]
+    assert np.all(np.array(widths[1]) > 1.3 * np.array(widths[0]))
+
+
 def test_networks_made_alike_are_off_alike_as_far_as_records_say_so(
     joint: JointPredictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,5 +140,7 @@ def _equal_records(count: int) -> DeviceRecords:
 def test_columns_of_different_lengths_are_refused() -> None:
     stored = _equal_records(3).to_dict()
     assert DeviceRecords.from_dict(stored).to_dict() == stored
+    before_scatter = {name: one for name, one in stored.items() if name != "scatter"}
+    assert DeviceRecords.from_dict(before_scatter).scatter == 1
     with pytest.raises(ValueError, match="do not fit together"):
         DeviceRecords.from_dict(stored | {"scale": [1.0]})

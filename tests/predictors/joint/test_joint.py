@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from itertools import pairwise
 from pathlib import Path
 
 import joint_world as world
@@ -275,7 +276,9 @@ def test_probes_of_a_biased_device_reduce_its_error(joint: JointPredictor, probe
 def test_probes_narrow_intervals_and_silence_the_warning(joint: JointPredictor) -> None:
     step = _new("Gpu-New")
     widths = [_width(joint.adapt(BIASED[:k]).predict([step])[0]) for k in (0, 1, 4, 16)]
-    assert widths == sorted(widths, reverse=True) and widths[-1] < 0.7 * widths[0]
+    # Four that scatter a little more than usual may say so.
+    assert all(later < 1.02 * former for former, later in pairwise(widths))
+    assert widths[1] < 0.7 * widths[0] and widths[-1] < 0.7 * widths[0]
     (answer,) = joint.adapt(BIASED[:4]).predict([step])
     assert answer.basis is Basis.INTERPOLATED
     assert not any("No step" in warning for warning in answer.warnings)
