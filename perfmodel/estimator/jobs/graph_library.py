@@ -14,8 +14,7 @@ import numpy as np
 from perfmodel.devices.extras import installed_version
 from perfmodel.errors import InvalidInputError, StoreError, UnknownGraphError
 from perfmodel.estimator.jobs.capture_terms import refuse_capture_here
-from perfmodel.estimator.jobs.captured_step import CapturedStep
-from perfmodel.estimator.jobs.captured_view import asked_in, captured_view
+from perfmodel.estimator.jobs.captured_step import CapturedStep, asked_in, captured_view
 from perfmodel.estimator.jobs.demand import SharedWork
 from perfmodel.estimator.jobs.step_facts import facts_from, facts_to_keep
 from perfmodel.graph.canonical import from_json, to_json
