@@ -84,10 +84,7 @@ class Correction:
     ) -> Steps:
         """Note what changes of some steps, and return those that :meth:`apply` will change.
 
-        Parameters
-        ----------
-        steps : Steps
-            A row for each job and a column for each placement.
+        They have a row for each job and a column for each placement.
         """
         names = np.array(columns.machine)
         machines = [(name, np.flatnonzero(names == name)) for name in dict.fromkeys(names.tolist())]

@@ -53,15 +53,7 @@ P = TypeVar("P", StepNumbers, StepParts)
 
 
 class Shift(NamedTuple):
-    """How much longer a machine takes than predicted, in logarithms, as reporters agree.
-
-    Parameters
-    ----------
-    compute, communication : float
-        Parts of a step.
-    reporters : int
-        Who saw the machine at all.
-    """
+    """How much longer a machine takes than predicted, in logarithms, as its reporters agree."""
 
     compute: float = 0.0
     communication: float = 0.0

@@ -213,11 +213,6 @@ def captured_view(job: Job) -> Job:
     and checkpointing none of inference, some precisions have the program of another one, and of
     several micro-batches one is captured.
 
-    Parameters
-    ----------
-    job : Job
-        With a model.
-
     Examples
     --------
     >>> captured_view(Job(model="zoo/one", precision=Precision.TF32)) == Job(model="zoo/one")

@@ -126,13 +126,7 @@ def _warnings(asked: KernelQuestion, spec: AcceleratorSpec, hosts: float) -> tup
 
 
 def answer_kernels(asked: KernelsQuestion, model: KernelModel, catalog: Catalog) -> KernelTable:
-    """Answer every pair; what is wrong with a kernel or an accelerator costs its own pairs.
-
-    Parameters
-    ----------
-    catalog : Catalog
-        Where accelerators are looked up, by any of their names.
-    """
+    """Answer every pair; what is wrong with a kernel or an accelerator costs its own pairs."""
     specs = [_looked_up(catalog, name, i) for i, name in enumerate(asked.accelerators)]
     errors = [
         *(KernelError(kernel=i, error=error) for i, error in _errors(asked.kernels)),

@@ -265,12 +265,9 @@ class PredictedScale:
     observed: ObservedJob | None = None
 
     def __call__(self, choices: Sequence[PlanChoice], steps: PlanStep) -> FloatArray:
-        """Return the factor of each plan; predicts at a few batches, each of which is captured.
+        """Return the factor of each plan beside what the equations say of it.
 
-        Parameters
-        ----------
-        steps : PlanStep
-            What the equations say of them.
+        It predicts at a few batches, each of which is captured.
         """
         within = [choice.micro_batch for choice in choices]
         asked = at_some_batches(self.core, self.prepared, within)

@@ -182,13 +182,7 @@ def has_narrow_products(prepared: PreparedJob, spec: AcceleratorSpec) -> bool:
 def with_narrow_products(
     prepared: PreparedJob, spec: AcceleratorSpec, prediction: Prediction
 ) -> Prediction:
-    """Return the prediction of a step from that of the step that was learned.
-
-    Parameters
-    ----------
-    prediction : Prediction
-        Of :func:`learned_step`.
-    """
+    """Return the prediction of a step from that of :func:`learned_step`."""
     if not has_narrow_products(prepared, spec):
         return prediction
     at_8 = node_roofline(prepared.on(spec)).roofline_s
