@@ -265,6 +265,11 @@ def bounds_of(observed: ObservedJob | None) -> JobBounds:
     return NO_BOUNDS if observed is None else observed.bounds
 
 
+def tight_of(observed: ObservedJob | None) -> TightCells:
+    """Return what of a job does not fit, whatever is counted."""
+    return NO_CELLS if observed is None else observed.tight
+
+
 def prior_of(job: Job) -> ResidualPrior:
     """Return what is believed of a job's residual before it is observed.
 
