@@ -14,7 +14,7 @@ from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed import Correction
-from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of
+from perfmodel.estimator.evidence.observed_job import ObservedJob
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
@@ -23,7 +23,7 @@ from perfmodel.estimator.job_types.job_type_answers import type_estimate, type_s
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cell, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
-from perfmodel.estimator.placing.memory import replica_memory, tightest_memory
+from perfmodel.estimator.placing.memory import NO_BOUNDS, replica_memory, tightest_memory
 from perfmodel.estimator.placing.placed import captured_step
 from perfmodel.estimator.placing.replicas import Predictions, replicated_steps
 from perfmodel.estimator.placing.slowdowns import Neighbours, neighbours
@@ -132,6 +132,7 @@ class Filling:
     ) -> None:
         self._core, self._prepared, self.resolved = core, prepared, resolved
         self._predictions, self.observed, self._beside = predictions, observed, beside
+        self._bounds = {row: one.bounds for row, one in observed.items()}
         shape = (len(prepared), len(resolved))
         self._numbers = {name: np.full(shape, np.nan) for name in NUMBERS}
         self._rung = np.full(shape, -1, dtype=np.int8)
@@ -166,7 +167,7 @@ class Filling:
                 steps = replicated_steps(jobs, predictions, replicas)
                 self._put(rows, columns, jobs, steps, replicas)
                 for row, job in zip(rows, jobs, strict=True):
-                    bounds = bounds_of(self.observed.get(row))
+                    bounds = self._bounds.get(row, NO_BOUNDS)
                     peak_bytes, fits = replica_memory(job, replicas, bounds)
                     self._numbers["peak_bytes"][row, columns] = peak_bytes
                     self._fits[row, columns] = fits
@@ -306,7 +307,7 @@ class Filling:
     def _fill_cell(self, at: tuple[int, int], cell: Cell) -> None:
         steps = Steps.row([captured_step(cell)])
         self._put([at[0]], [at[1]], [cell.prepared], steps)
-        bounds = bounds_of(self.observed.get(at[0]))
+        bounds = self._bounds.get(at[0], NO_BOUNDS)
         memory = tightest_memory(cell.prepared, cell.placement, steps.neighbour_bytes, bounds)
         self._numbers["peak_bytes"][at], self._fits[at] = memory.peak_bytes, memory.fits
 
