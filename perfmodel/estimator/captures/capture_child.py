@@ -19,9 +19,8 @@ import orjson
 
 from perfmodel import errors
 from perfmodel.errors import CaptureBudgetError, CaptureError, InvalidInputError, PerfModelError
-from perfmodel.estimator.jobs.capture_terms import CaptureBudget, CaptureUse
+from perfmodel.estimator.jobs.capture_terms import LOOK_S, AbandonedError, CaptureBudget, CaptureUse
 from perfmodel.estimator.jobs.captured_step import CapturedStep
-from perfmodel.estimator.jobs.demand import LOOK_S, AbandonedError
 from perfmodel.estimator.jobs.step_facts import facts_from
 from perfmodel.graph.canonical import from_json
 from perfmodel.graph.job import Job

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from threading import Event, Lock
 
 from perfmodel.errors import BusyError
-from perfmodel.estimator.jobs.demand import wanted_within
+from perfmodel.estimator.jobs.capture_terms import wanted_within
 from perfmodel.fair_queue import FairQueue
 
 
