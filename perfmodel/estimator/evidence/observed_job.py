@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import NamedTuple
 
 from perfmodel.estimator.core.core import Core
@@ -39,9 +38,6 @@ from perfmodel.placement.calibration.observation import Observation, heard
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted_prior
 
-#: A job at the batch that was observed, and where.
-ObservedAt = tuple[PreparedJob, ResolvedPlacement]
-
 #: Steps of observed cells that are remembered of one job.
 _MOST_MEASURED = 32
 
@@ -60,9 +56,8 @@ class ObservedJob:
         What was seen of the job to run out of memory.
     machines : frozenset of str
         Where it was observed; words of :class:`.ResolvedPlacement`.
-    cells : tuple
-        Those that ran, those that ran out of memory, and those of which that is not believed to
-        be by their own need.
+    tight : TightCells
+        What does not fit because of that, whatever is counted.
     bounds : JobBounds
         By how much what was observed exceeds the memory that it had; from :func:`.excess_bounds`.
     warnings : tuple of str
@@ -81,7 +76,7 @@ class ObservedJob:
     calibration: Calibration | None
     observations: tuple[Observation, ...]
     ran_out: tuple[Observation, ...] = ()
-    cells: tuple[Sequence[ObservedAt], ...] = ()
+    tight: TightCells = NO_CELLS
     family: str = ""
     machines: frozenset[str] = frozenset()
     bounds: JobBounds = NO_BOUNDS
@@ -95,13 +90,6 @@ class ObservedJob:
     _on: dict[str, Calibration | None] = field(
         init=False, default_factory=dict, repr=False, compare=False
     )
-
-    @cached_property
-    def tight(self) -> TightCells:
-        """What does not fit because it ran out of memory, whatever is counted."""
-        return (
-            TightCells.of(*(map(_tight, some) for some in self.cells)) if self.cells else NO_CELLS
-        )
 
     @property
     def all_observations(self) -> tuple[Observation, ...]:
@@ -234,28 +222,26 @@ def _by_itself(core: Core, prepared: PreparedJob, observations: Sequence[Observa
     return _Known(tuple(observations), found, tuple(of_others))
 
 
-def _tight(cell: ObservedAt) -> TightCell:
-    prepared, placement = cell
-    return TightCell.of(placement, prepared.job.batch_size, prepared.job.accumulation_steps)
-
-
 def _with_memory(
-    known: ObservedJob, seen: Sequence[Observation], cells: Mapping[ObservedCell, ObservedAt]
+    known: ObservedJob,
+    seen: Sequence[Observation],
+    cells: Mapping[ObservedCell, tuple[PreparedJob, ResolvedPlacement]],
 ) -> ObservedJob:
     """Return what is known of a job with what its observations say of its memory.
 
     Of a cell that whoever asks tells nobody else is heard. What is not believed to have run out by
     the job's own need says nothing of any other cell.
     """
-    counting = heard(seen, lambda one: _tight(cells[one.cell]))
+    tight = {cell: TightCell.of(placement, *cell[1:]) for cell, (_, placement) in cells.items()}
+    counting = heard(seen, lambda one: tight[one.cell])
     ran = {one.cell for one in counting if not one.ran_out}
     out = {one.cell for one in counting if one.ran_out}
     doubted = {cell for cell in out if doubt_of_shortage(*cells[cell])}
-    each = tuple([cells[cell] for cell in some] for some in (ran, out - doubted, doubted))
+    out -= doubted
     return replace(
         known,
-        cells=each,
-        bounds=excess_bounds(*each[:2]),
+        tight=TightCells.of(*([tight[cell] for cell in some] for some in (ran, out, doubted))),
+        bounds=excess_bounds(*([cells[cell] for cell in some] for some in (ran, out))),
         warnings=(DOUBTED_WARNING.format(len(doubted)),) if doubted else (),
     )
 

@@ -91,8 +91,6 @@ def heard(
         Tells cells apart.
     """
     told = {cell_of(one) for one in observations if not one.reporter}
-    if not told:
-        return list(observations)
     return [one for one in observations if not one.reporter or cell_of(one) not in told]
 
 
