@@ -27,7 +27,7 @@ from perfmodel.store.retraining.retraining_records import RetrainingState
 from perfmodel.store.shadow.comparisons import Comparison, ComparisonStore
 from perfmodel.store.shadow.shadow_runs import ShadowRunStore
 from perfmodel.store.sql.connections import Connections
-from perfmodel.store.sql.records import row_of
+from perfmodel.store.sql.shared_store import row_of
 from perfmodel.store.sql.tables import ALARMS
 from perfmodel.store.state.database import Database
 from perfmodel.store.state.jobs import StoredJob

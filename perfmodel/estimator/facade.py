@@ -16,7 +16,7 @@ from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.job_types.job_type_answers import answer_of_type
 from perfmodel.estimator.jobs.captured_step import GraphSource
-from perfmodel.estimator.kernels.kernel_cells import answer_kernels
+from perfmodel.estimator.kernels.kernel_answers import answer_kernels
 from perfmodel.estimator.kernels.kernel_question import parse_kernels
 from perfmodel.estimator.plans.search import search
 from perfmodel.estimator.tables.curve import Curve, CurveQuestion, draw_curve, draw_curve_of_type

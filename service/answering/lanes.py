@@ -7,8 +7,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from perfmodel.estimator.jobs.capture_terms import capturing_only, without_captures
-from perfmodel.estimator.jobs.demand import IS_WANTED, LOOK_S, AbandonedError
+from perfmodel.estimator.jobs.capture_terms import (
+    IS_WANTED,
+    LOOK_S,
+    AbandonedError,
+    capturing_only,
+    without_captures,
+)
 from perfmodel.zoo.shipped.shipped_graphs import is_shipped
 from service.answering.thread_pool import ThreadPool
 from service.metrics.registry import Metrics

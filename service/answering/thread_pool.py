@@ -12,8 +12,12 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from perfmodel.errors import PerfModelError
-from perfmodel.estimator.jobs.capture_terms import CaptureNeededError, terms_of_request
-from perfmodel.estimator.jobs.demand import IS_WANTED, AbandonedError
+from perfmodel.estimator.jobs.capture_terms import (
+    IS_WANTED,
+    AbandonedError,
+    CaptureNeededError,
+    terms_of_request,
+)
 from perfmodel.fair_queue import FairQueue
 from service.access.access_policy import GUEST
 from service.answering.request_terms import while_connected

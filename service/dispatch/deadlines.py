@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
 from perfmodel.errors import NotInTimeError
-from perfmodel.estimator.jobs.demand import AbandonedError
+from perfmodel.estimator.jobs.capture_terms import AbandonedError
 from service.answering.lanes import Lanes
 from service.answering.questions import Options
 from service.answering.request_terms import while_connected

@@ -20,7 +20,7 @@ from perfmodel.store.retraining import RetrainingStore, TriggerStore
 from perfmodel.store.retraining.retraining_marks import Arrivals, Mark, read_mark, write_mark
 from perfmodel.store.retraining.retraining_records import Retraining, RetrainingState, Trigger
 from perfmodel.store.sql.connections import Connections
-from perfmodel.store.sql.records import row_of
+from perfmodel.store.sql.shared_store import row_of
 from perfmodel.store.sql.tables import ALARMS, CAMPAIGN_TASKS, OBSERVATIONS, RETRAINING_MARKS
 
 HOUR_S = 3600.0

@@ -7,7 +7,7 @@ from dataclasses import replace
 from sqlalchemy import create_engine, insert, select
 
 from perfmodel.store.feedback import Alarm, AlarmState, Doubt, Remedy
-from perfmodel.store.sql.records import record_from, row_of
+from perfmodel.store.sql.shared_store import record_from, row_of
 from perfmodel.store.sql.tables import ALARMS, METADATA
 
 ALARM = Alarm(

@@ -47,7 +47,7 @@ class _ShippedOrKept:
     def step(self, job: Job) -> CapturedStep:
         """Return the captured step of a job."""
         from perfmodel.estimator.jobs.capture import shipped_or_captured
-        from perfmodel.estimator.jobs.captured_view import captured_view
+        from perfmodel.estimator.jobs.captured_step import captured_view
         from perfmodel.zoo.shipped.shipped_graphs import is_shipped
 
         view = captured_view(job)
@@ -186,7 +186,7 @@ class GivenGraph:
     def step(self, job: Job) -> CapturedStep:
         """Return the captured step of a job."""
         from perfmodel.estimator import CapturedStep
-        from perfmodel.estimator.jobs.captured_view import asked_in
+        from perfmodel.estimator.jobs.captured_step import asked_in
 
         if job.graph == self._graph.content_hash:
             tokens = noted_number(self._graph, "tokens_per_sample")

@@ -19,9 +19,8 @@ import orjson
 
 from perfmodel import errors
 from perfmodel.errors import CaptureBudgetError, CaptureError, InvalidInputError, PerfModelError
-from perfmodel.estimator.jobs.capture_terms import CaptureBudget, CaptureUse
+from perfmodel.estimator.jobs.capture_terms import LOOK_S, AbandonedError, CaptureBudget, CaptureUse
 from perfmodel.estimator.jobs.captured_step import CapturedStep
-from perfmodel.estimator.jobs.demand import LOOK_S, AbandonedError
 from perfmodel.estimator.jobs.step_facts import facts_from
 from perfmodel.graph.canonical import from_json
 from perfmodel.graph.job import Job
@@ -76,13 +75,13 @@ class CaptureChild:
                     orjson.dumps(request) + b"\n", budget.time_s, goes_on
                 )
             except TimeoutError:
-                self._kill()
+                self.close()
                 raise _over_time(job, budget) from None
             except AbandonedError:
-                self._kill()
+                self.close()
                 raise
             except OSError as error:
-                self._kill()
+                self.close()
                 raise CaptureError(
                     f"Capturing {job.label} did not end well: {error}", pointer="/job"
                 ) from error
@@ -99,16 +98,12 @@ class CaptureChild:
         )
         return Captured(step, CaptureUse(**answer["used"]))
 
-    def close(self) -> None:
-        """End the child."""
-        self._kill()
-
     def _ask(
         self, request: bytes, time_s: float, goes_on: Callable[[], bool]
     ) -> tuple[dict[str, Any], bytes, bytes]:
         """Send one line; read a line of JSON and as many bytes as it says, of graph and facts."""
         if self._child is None or self._child.poll() is not None:
-            self._kill()
+            self.close()
             self._child = _start()
         assert self._child.stdin is not None and self._child.stdout is not None
         self._child.stdin.write(request)
@@ -120,10 +115,11 @@ class CaptureChild:
         size = answer.get("size_bytes", 0)
         content = reader.exactly(size + answer.get("facts_bytes", 0), until_s=until_s)
         if answer["ends"]:
-            self._kill()
+            self.close()
         return answer, content[:size], content[size:]
 
-    def _kill(self) -> None:
+    def close(self) -> None:
+        """End the child; another one is started when needed."""
         child, self._child = self._child, None
         if child is None:
             return

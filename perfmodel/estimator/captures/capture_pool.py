@@ -10,9 +10,8 @@ from typing import NamedTuple
 from perfmodel.errors import CaptureBudgetError
 from perfmodel.estimator.captures.capture_child import CaptureChild, Captured
 from perfmodel.estimator.captures.turns import Turns
-from perfmodel.estimator.jobs.capture_terms import CaptureBudget, terms_of_request
+from perfmodel.estimator.jobs.capture_terms import IS_WANTED, CaptureBudget, terms_of_request
 from perfmodel.estimator.jobs.captured_step import CapturedStep
-from perfmodel.estimator.jobs.demand import IS_WANTED
 from perfmodel.graph.job import Job
 from perfmodel.lru import LruCache
 from perfmodel.zoo.resolve import check_job

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from threading import Event, Lock
 
 from perfmodel.errors import BusyError
-from perfmodel.estimator.jobs.demand import wanted_within
+from perfmodel.estimator.jobs.capture_terms import wanted_within
 from perfmodel.fair_queue import FairQueue
 
 
@@ -44,12 +44,17 @@ class Turns:
         AbandonedError
             Nobody waits any more for what it is for.
         """
-        ticket = _Ticket()
+        ticket, began = _Ticket(), time.monotonic()
         with self._lock:
             self._queue.add(caller, ticket)
             self._hand_out()
         try:
-            self._wait(ticket)
+            if not wanted_within(ticket.called, self.most_wait_s):
+                raise BusyError(
+                    f"All {self.places} processes that capture were busy for "
+                    f"{time.monotonic() - began:.0f} s. Ask again later; known jobs are answered "
+                    "meanwhile."
+                )
             yield ticket.place
         finally:
             with self._lock:
@@ -62,15 +67,6 @@ class Turns:
     def has_waiting(self) -> bool:
         """Whether anybody waits for a place."""
         return self._queue.has_waiting
-
-    def _wait(self, ticket: _Ticket) -> None:
-        began = time.monotonic()
-        if not wanted_within(ticket.called, self.most_wait_s):
-            raise BusyError(
-                f"All {self.places} processes that capture were busy for "
-                f"{time.monotonic() - began:.0f} s. Ask again later; known jobs are answered "
-                "meanwhile."
-            )
 
     def _hand_out(self) -> None:
         while (taken := self._queue.take()) is not None:

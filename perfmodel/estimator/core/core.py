@@ -15,12 +15,10 @@ from perfmodel.devices.sisters import sisters_of
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, NotInTimeError
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement, resolve_placement
-from perfmodel.estimator.jobs.captured_step import CapturedStep, GraphSource
-from perfmodel.estimator.jobs.captured_view import with_batches
+from perfmodel.estimator.jobs.captured_step import CapturedStep, GraphSource, with_batches
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.single.in_order import in_order
-from perfmodel.estimator.single.narrow_products import learned_step
-from perfmodel.estimator.single.revised import revised
+from perfmodel.estimator.single.revised import learned_step, revised
 from perfmodel.graph.job import Job
 from perfmodel.graph.workload import Workload
 from perfmodel.lru import LruCache

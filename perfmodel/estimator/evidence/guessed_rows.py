@@ -121,13 +121,7 @@ def is_weighed(placement: ResolvedPlacement, mode: Mode) -> bool:
 
 
 def guess_of(placements: Sequence[ResolvedPlacement], seen: Sequence[Observation]) -> JobTypeGuess:
-    """Guess a job from its observed steps.
-
-    Parameters
-    ----------
-    seen : sequence of Observation
-        At least one.
-    """
+    """Guess a job from its observed steps, at least one."""
     return JobTypeGuess.of(
         _alone_s(seen, np.array([placement.count for placement in placements])),
         np.array([batch_of(one) for one in seen], dtype=np.float64),
@@ -202,14 +196,12 @@ def observed_rows(
     word: str,
     mode: Mode,
 ) -> ObservedSteps:
-    """Return observed steps of a job beside what is guessed of them.
+    """Return observed steps of a job, at least one, beside what is guessed of them.
 
     Parameters
     ----------
     placements : sequence of ResolvedPlacement
         One for each step; each is one that :func:`is_weighed`.
-    seen : sequence of Observation
-        At least one.
     """
     alike: dict[tuple[int, int], list[int]] = defaultdict(list)
     for row, one in enumerate(seen):

@@ -58,7 +58,7 @@ class _Piece(NamedTuple):
     steps: Steps
     at: tuple[Places, Places]
     cells: StepCells
-    laws: Sequence[_Law]
+    laws: Sequence[Calibration]
     own: Flags
     there: Flags
     is_script: Flags
@@ -73,7 +73,6 @@ class Correction:
 
     def __init__(self) -> None:
         self._pieces: list[_Piece] = []
-        self._unobserved: list[_Piece] = []
 
     def add(
         self,
@@ -84,10 +83,8 @@ class Correction:
     ) -> Steps:
         """Note what changes of some steps, and return those that :meth:`apply` will change.
 
-        Parameters
-        ----------
-        steps : Steps
-            A row for each job and a column for each placement.
+        They have a row for each job and a column for each placement. What is said of scripts, and
+        of machines by strangers, changes them at once.
         """
         names = np.array(columns.machine)
         machines = [(name, np.flatnonzero(names == name)) for name in dict.fromkeys(names.tolist())]
@@ -109,22 +106,20 @@ class Correction:
                     for column in chosen.tolist():
                         said = said_of_script(script, columns.machine[column])
                         _say(found, (row, column), said)
-        for (is_unobserved, _), rows in alike.items():
+        for rows in alike.values():
             assert found is not None
-            pieces = self._unobserved if is_unobserved else self._pieces
-            pieces.append(_piece(jobs, found, columns, rows))
+            piece, law = _piece(jobs, found, columns, rows), rows[0].law
+            if isinstance(law, Calibration):
+                self._pieces.append(piece)
+            else:
+                _correct(piece, law.apply(piece.cells))
         return found or steps
 
     def apply(self) -> None:
         """Correct all that was noted."""
-        for piece in self._unobserved:
-            _correct(piece, piece.laws[0].apply(piece.cells))
-        self._unobserved.clear()
         if not self._pieces:
             return
-        calibrations = [
-            one for piece in self._pieces for one in piece.laws if isinstance(one, Calibration)
-        ]
+        calibrations = [one for piece in self._pieces for one in piece.laws]
         known = {id(one): one for one in calibrations}
         codes = {key: code for code, key in enumerate(known)}
         sizes = [len(piece.cells) // len(piece.laws) for piece in self._pieces for _ in piece.laws]
@@ -174,7 +169,7 @@ def _piece(
         steps=steps,
         at=at,
         cells=step_cells(jobs, steps.parts.take(at), places, slowdowns=steps.slowdowns),
-        laws=[one.law for one in rows],
+        laws=[one.law for one in rows if isinstance(one.law, Calibration)],
         own=np.repeat([bool(one.job and one.job.observations) for one in rows], len(chosen)),
         there=np.array(
             [

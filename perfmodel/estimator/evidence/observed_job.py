@@ -85,9 +85,11 @@ class ObservedJob:
     strangers: Strangers | None = None
     prior: ResidualPrior = field(default_factory=fitted_prior)
     measured: LruCache[tuple[str, ResolvedPlacement], CellStep] = field(
-        default_factory=lambda: LruCache(_MOST_MEASURED), repr=False, compare=False
+        init=False, default_factory=lambda: LruCache(_MOST_MEASURED), repr=False, compare=False
     )
-    _on: dict[str, Calibration | None] = field(default_factory=dict, repr=False, compare=False)
+    _on: dict[str, Calibration | None] = field(
+        init=False, default_factory=dict, repr=False, compare=False
+    )
 
     @property
     def all_observations(self) -> tuple[Observation, ...]:
@@ -114,7 +116,9 @@ class ObservedJob:
     def refuses(self, prepared: PreparedJob, placement: ResolvedPlacement) -> bool:
         """Return whether a cell does not fit by what ran out of memory, whatever is counted."""
         job = prepared.job
-        return self.tight.refuse(placement, job.batch_size, job.accumulation_steps)
+        return bool(self.ran_out) and self.tight.refuse(
+            placement, job.batch_size, job.accumulation_steps
+        )
 
     def is_ready_on(self, placement: ResolvedPlacement) -> bool:
         """Return whether :meth:`on` and :meth:`shift` would answer from memory."""
@@ -162,74 +166,67 @@ def observed_job(
     """
     if not (observations or strangers or told):
         return None
-    family = prepared.family
     # What was observed is read by what the job is said to be.
-    said = f"{family} {prepared.job.script}"
+    said = f"{prepared.family} {prepared.job.script}"
     key = (said, tuple(map(id, observations)))
-    known: _Weighed | None = core.evidence.get(key)
+    known: _Known | None = core.evidence.get(key)
     if known is None:
-        known = _weighed(core, prepared, observations, family)
+        known = _by_itself(core, prepared, observations)
         if all(one.reporter for one in observations):
             # Stored ones come again, as they are kept or as this returns them; others do not.
-            for one in {key, (said, tuple(map(id, (*known.own, *known.ran_out))))}:
+            for one in {key, (said, tuple(map(id, known.job.all_observations)))}:
                 core.evidence.put(one, known)
     if known.of_others:
         told = (told or ToldJobs(core, ())).with_others(known.of_others)
-    return ObservedJob(
-        calibration=known.calibration,
-        observations=known.own,
-        ran_out=known.ran_out,
-        tight=known.tight,
-        family=family,
-        machines=known.machines,
-        bounds=known.bounds,
-        warnings=known.warnings,
-        told=told or None,
-        strangers=strangers,
-        prior=prior_of(prepared.job),
-    )
+    if not (told or strangers):
+        return known.job
+    return replace(known.job, told=told or None, strangers=strangers)
 
 
-class _Weighed(NamedTuple):
-    """Observations of a job, which stay what they are, and what they say by themselves."""
+class _Known(NamedTuple):
+    """What a job's observations say by themselves, and what was seen of others.
+
+    Parameters
+    ----------
+    observations : tuple of Observation
+        What it is of: they stay, since they are known by who they are.
+    """
 
     observations: tuple[Observation, ...]
-    own: tuple[Observation, ...] = ()
-    ran_out: tuple[Observation, ...] = ()
-    of_others: tuple[Observation, ...] = ()
-    calibration: Calibration | None = None
-    machines: frozenset[str] = frozenset()
-    tight: TightCells = NO_CELLS
-    bounds: JobBounds = NO_BOUNDS
-    warnings: tuple[str, ...] = ()
+    job: ObservedJob
+    of_others: tuple[Observation, ...]
 
 
-def _weighed(
-    core: Core, prepared: PreparedJob, observations: Sequence[Observation], family: str
-) -> _Weighed:
-    own, pointers, of_others = divided(core, observations, lambda job: job.family == family)
+def _by_itself(core: Core, prepared: PreparedJob, observations: Sequence[Observation]) -> _Known:
+    job, family = prepared.job, prepared.family
+    own, pointers, of_others = divided(core, observations, lambda seen: seen.family == family)
     own = [seen if seen.job is None else replace(seen, job=None) for seen in own]
     measured = [position for position, seen in enumerate(own) if not seen.ran_out]
-    steps, at = tuple(own[i] for i in measured), [pointers[i] for i in measured]
-    ran_out = tuple(seen for seen in own if seen.ran_out)
-    known = _Weighed(tuple(observations), steps, ran_out, tuple(of_others))
-    if steps:
-        weighed = weighed_steps(core, prepared.job, steps, at, OBSERVED_JOB)
-        known = known._replace(
-            calibration=calibrate(weighed, prior_of(prepared.job)),
+    found = ObservedJob(
+        calibration=None,
+        observations=tuple(own[i] for i in measured),
+        ran_out=tuple(seen for seen in own if seen.ran_out),
+        family=family,
+        prior=prior_of(job),
+    )
+    if measured:
+        at = [pointers[i] for i in measured]
+        weighed = weighed_steps(core, job, found.observations, at, OBSERVED_JOB)
+        found = replace(
+            found,
+            calibration=calibrate(weighed, found.prior),
             machines=frozenset(weighed.cells.machine.tolist()),
         )
-    elif not ran_out:
-        return known
-    return _with_memory(known, own, cells_of(core, prepared.job, own, pointers))
-
-
-_Cell = tuple[PreparedJob, ResolvedPlacement]
+    if own:
+        found = _with_memory(found, own, cells_of(core, job, own, pointers))
+    return _Known(tuple(observations), found, tuple(of_others))
 
 
 def _with_memory(
-    known: _Weighed, seen: Sequence[Observation], cells: Mapping[ObservedCell, _Cell]
-) -> _Weighed:
+    known: ObservedJob,
+    seen: Sequence[Observation],
+    cells: Mapping[ObservedCell, tuple[PreparedJob, ResolvedPlacement]],
+) -> ObservedJob:
     """Return what is known of a job with what its observations say of its memory.
 
     Of a cell that whoever asks tells nobody else is heard. What is not believed to have run out by
@@ -241,7 +238,8 @@ def _with_memory(
     out = {one.cell for one in counting if one.ran_out}
     doubted = {cell for cell in out if doubt_of_shortage(*cells[cell])}
     out -= doubted
-    return known._replace(
+    return replace(
+        known,
         tight=TightCells.of(*([tight[cell] for cell in some] for some in (ran, out, doubted))),
         bounds=excess_bounds(*([cells[cell] for cell in some] for some in (ran, out))),
         warnings=(DOUBTED_WARNING.format(len(doubted)),) if doubted else (),
@@ -251,6 +249,11 @@ def _with_memory(
 def bounds_of(observed: ObservedJob | None) -> JobBounds:
     """Return by how much observed steps exceed the memory they had, if there are any."""
     return NO_BOUNDS if observed is None else observed.bounds
+
+
+def tight_of(observed: ObservedJob | None) -> TightCells:
+    """Return what of a job does not fit, whatever is counted."""
+    return NO_CELLS if observed is None else observed.tight
 
 
 def prior_of(job: Job) -> ResidualPrior:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -28,6 +29,8 @@ from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.step_cells import SingleStep, StepCells, fabric_word
 from perfmodel.placement.estimate import StepNumbers, StepParts
 from perfmodel.placement.topology.topology import Placement
+
+logger = logging.getLogger(__name__)
 
 #: What a host needs to issue one operator of an eager step, with Python around it, seconds.
 _HOST_S_PER_OPERATOR = 5e-5
@@ -136,6 +139,16 @@ def weighed_steps(
         if doubt is not None:
             raise InvalidInputError(doubt, pointer=f"{pointer}/step_time_s")
     return ObservedSteps.of(StepCells.of_steps([known[cell][0] for cell in cells]), seen)
+
+
+def weighed_alone(core: Core, seen: Observation, word: str = "") -> ObservedSteps | None:
+    """Return one observed step of the job that it names; None where it cannot be weighed."""
+    assert seen.job is not None
+    try:
+        return weighed_steps(core, seen.job, [seen], [""], word)
+    except PerfModelError as error:
+        logger.info("an observation of %s says nothing of others: %s", seen.job.label, error)
+        return None
 
 
 #: As :attr:`.Observation.cell`.

@@ -65,15 +65,7 @@ class StepBounds:
 
 
 def expected_bounds(least_s: float, most_s: float, what: str) -> StepBounds:
-    """Return the bounds of a step that is expected to take some time.
-
-    Parameters
-    ----------
-    least_s, most_s : float
-        What it is expected to take at least, and at most.
-    what : str
-        Says what lets expect that.
-    """
+    """Return the bounds of a step that is expected to take some time; ``what`` lets expect it."""
     return StepBounds(
         least_s=least_s / TOO_FAR,
         most_s=most_s * TOO_FAR,

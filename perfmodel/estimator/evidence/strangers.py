@@ -13,7 +13,6 @@ twice as long is hardly heard.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -26,14 +25,12 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.evidence.guessed_rows import TypeTables
-from perfmodel.estimator.evidence.observed_rows import weighed_steps
+from perfmodel.estimator.evidence.observed_rows import weighed_alone
 from perfmodel.feedback.agreement import Level, agreements
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps, known_median
 from perfmodel.placement.estimate import StepNumbers, StepParts
 from perfmodel.placement.job_types.job_type_cells import has_accelerators
-
-logger = logging.getLogger(__name__)
 
 #: Most by which one reporter moves an answer about a job of others, in logarithms.
 ONE_VOICE = float(np.log(1.05))
@@ -53,15 +50,7 @@ P = TypeVar("P", StepNumbers, StepParts)
 
 
 class Shift(NamedTuple):
-    """How much longer a machine takes than predicted, in logarithms, as reporters agree.
-
-    Parameters
-    ----------
-    compute, communication : float
-        Parts of a step.
-    reporters : int
-        Who saw the machine at all.
-    """
+    """How much longer a machine takes than predicted, in logarithms, as its reporters agree."""
 
     compute: float = 0.0
     communication: float = 0.0
@@ -201,17 +190,10 @@ class Strangers:
         known = self._core.residuals.get(id(seen))
         if known is None:
             # With the observation, which so keeps its identity from being given to another.
-            known = seen, self._predicted(seen)
+            weighed = weighed_alone(self._core, seen)
+            known = seen, None if weighed is None else _off(weighed)
             self._core.residuals.put(id(seen), known)
         return known[1]
-
-    def _predicted(self, seen: Observation) -> tuple[float, float] | None:
-        assert seen.job is not None
-        try:
-            return _off(weighed_steps(self._core, seen.job, [seen], [""], ""))
-        except PerfModelError as error:
-            logger.info("an observation of %s says nothing of others: %s", seen.job.label, error)
-            return None
 
 
 def _weighed(

@@ -143,8 +143,9 @@ class TightCells:
 
     def refuse(self, placement: ResolvedPlacement, batch_size: int, micro_batches: int) -> bool:
         """Return whether a cell does not fit, as far as that is known."""
-        cell = np.array([batch_size]), np.array([micro_batches])
-        return bool(self) and bool(self.refused(placement, *cell)[0])
+        if not self:
+            return False
+        return bool(self.refused(placement, np.array([batch_size]), np.array([micro_batches]))[0])
 
     def refused(
         self, placement: ResolvedPlacement, batch_size: IntArray, micro_batches: IntArray

@@ -5,7 +5,6 @@ Whoever asks is believed about all jobs alike, other than strangers are (:mod:`.
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
@@ -15,15 +14,13 @@ from perfmodel.errors import PerfModelError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import guess_of, is_weighed, modelled, observed_rows
-from perfmodel.estimator.evidence.observed_rows import named, weighed_steps
+from perfmodel.estimator.evidence.observed_rows import named, weighed_alone
 from perfmodel.graph.job import Job, type_word
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.residual_prior import fitted_prior
 from perfmodel.placement.job_types.job_type_guess import JobTypeGuess
-
-logger = logging.getLogger(__name__)
 
 _Steps = ObservedSteps | None
 
@@ -71,8 +68,7 @@ class ToldJobs:
         chosen = self._chosen(machine, family)
         if chosen not in self._joined:
             pieces = [self._piece(machine, other) for other in chosen.families]
-            steps = [piece for piece in pieces if piece is not None]
-            self._joined[chosen] = ObservedSteps.join(steps) if steps else None
+            self._joined[chosen] = _joined(pieces)
         return self._joined[chosen]
 
     def calibration(self, machine: str, family: str) -> Calibration | None:
@@ -96,8 +92,11 @@ class ToldJobs:
         if key not in self._pieces:
             seen = spread(self._machines[machine][family], MOST_CELLS)
             guess = self._guess(family) if _is_job_type(seen[0].job) else None
-            steps = self._weighed(family, seen) if guess is None else self._of(family, seen, guess)
-            self._pieces[key] = steps
+            if guess is not None:
+                self._pieces[key] = self._of(family, seen, guess)
+            else:
+                each = [weighed_alone(self._core, one, family) for one in seen]
+                self._pieces[key] = _joined(each)
         return self._pieces[key]
 
     def _guess(self, family: str) -> JobTypeGuess | None:
@@ -119,22 +118,17 @@ class ToldJobs:
         assert seen[0].job is not None
         return modelled(self._core, seen, seen[0].job.mode)
 
-    def _weighed(self, family: str, seen: Sequence[Observation]) -> ObservedSteps | None:
-        rows = []
-        for one in seen:
-            assert one.job is not None
-            try:
-                rows.append(weighed_steps(self._core, one.job, [one], [""], family))
-            except PerfModelError as error:
-                logger.info("an observation of %s says nothing of others: %s", one.job.label, error)
-        return ObservedSteps.join(rows) if rows else None
-
 
 class _Chosen(NamedTuple):
     """Jobs on a machine that count."""
 
     machine: str
     families: tuple[str, ...]
+
+
+def _joined(pieces: Sequence[_Steps]) -> _Steps:
+    steps = [piece for piece in pieces if piece is not None]
+    return ObservedSteps.join(steps) if steps else None
 
 
 def _named(core: Core, seen: Observation) -> Observation:

@@ -29,7 +29,7 @@ from perfmodel.estimator.placing.placed import captured_step, predicted_cell
 from perfmodel.estimator.placing.slowdowns import Slowdown
 from perfmodel.estimator.single.analytical import explain_roofline
 from perfmodel.estimator.single.engine import engine_roofline_s, has_engine_law
-from perfmodel.estimator.single.narrow_products import has_narrow_products, learned_step
+from perfmodel.estimator.single.revised import has_narrow_products, learned_step
 from perfmodel.estimator.tables.estimates import answer_cell
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.roofline import device_share

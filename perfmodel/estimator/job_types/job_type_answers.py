@@ -54,12 +54,7 @@ def type_steps(
 ) -> Steps:
     """Return the steps of a job type on some placements, one row.
 
-    Without observations they rest on the name alone.
-
-    Parameters
-    ----------
-    neighbours : sequence of Neighbours
-        On each of the placements; empty where there are none.
+    Without observations they rest on the name alone; without neighbours nothing is shared.
     """
     asked = list(zip(placements, neighbours or [()] * len(placements), strict=True))
     by_steps = [_is_by_steps(of, *one) for one in asked]
@@ -122,13 +117,7 @@ def type_estimate(of: ObservedJobType, placement: ResolvedPlacement, cell: CellS
 
 
 def said_of_type(runs_out: Collection[bool]) -> tuple[str, ...]:
-    """Say what is not known of cells of a job type.
-
-    Parameters
-    ----------
-    runs_out : collection of bool
-        Of each, whether it is known not to fit; at least one.
-    """
+    """Say what is not known of cells of a job type, of which some may be known not to fit."""
     out = (RAN_OUT_WARNING,) if any(runs_out) else ()
     return (*out, STEP_OF_TYPE_WARNING if all(runs_out) else NO_GRAPH_WARNING)
 

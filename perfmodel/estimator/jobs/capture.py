@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfmodel import errors
 from perfmodel.errors import InvalidInputError, MissingExtraError
-from perfmodel.estimator.jobs.captured_step import CapturedStep
-from perfmodel.estimator.jobs.captured_view import asked_in, with_batches
+from perfmodel.estimator.jobs.captured_step import CapturedStep, asked_in, with_batches
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.graph.in_precision import as_it_computes
 from perfmodel.graph.job import Job

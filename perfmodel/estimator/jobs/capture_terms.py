@@ -1,13 +1,18 @@
-"""On which terms a request captures: for whom, what it may take, whether it may wait at all."""
+"""On which terms a request captures: for whom, what it may take, whether it may wait at all.
+
+And whether anybody still waits for what a thread works on.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import re
+import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Event
 from typing import Any, Self, TypeVar
 
 from perfmodel.errors import InvalidInputError
@@ -158,3 +163,35 @@ def refuse_capture_here(job: Job) -> None:
     """Refuse to capture a job where nobody may wait for that."""
     if not _MAY_CAPTURE.get()(job):
         raise CaptureNeededError(job)
+
+
+#: How often whoever waits in a thread looks whether anybody wants what it waits for, seconds.
+LOOK_S = 0.25
+
+
+class AbandonedError(Exception):
+    """Nobody waits any more for what had not begun, or for what stood in others' way."""
+
+
+#: Tells whether anybody waits for what is worked on; entered where it is taken in.
+IS_WANTED: ContextVar[Callable[[], bool]] = ContextVar("is_wanted", default=lambda: True)
+
+
+def wanted_within(event: Event, timeout_s: float | None = None) -> bool:
+    """Wait for an event as long as anybody wants what follows; returns whether it came.
+
+    Raises
+    ------
+    AbandonedError
+        Nobody does any more.
+    """
+    is_wanted, end_s = IS_WANTED.get(), None
+    if timeout_s is not None:
+        end_s = time.monotonic() + timeout_s
+    while is_wanted():
+        left_s = LOOK_S if end_s is None else min(LOOK_S, end_s - time.monotonic())
+        if event.wait(max(0.0, left_s)):
+            return True
+        if end_s is not None and time.monotonic() >= end_s:
+            return False
+    raise AbandonedError("Nobody waits for it any more.")

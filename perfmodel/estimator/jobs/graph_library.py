@@ -5,18 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
+from threading import Event, Lock
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from perfmodel.devices.extras import installed_version
 from perfmodel.errors import InvalidInputError, StoreError, UnknownGraphError
-from perfmodel.estimator.jobs.capture_terms import refuse_capture_here
-from perfmodel.estimator.jobs.captured_step import CapturedStep
-from perfmodel.estimator.jobs.captured_view import asked_in, captured_view
-from perfmodel.estimator.jobs.demand import SharedWork
+from perfmodel.estimator.jobs.capture_terms import IS_WANTED, refuse_capture_here, wanted_within
+from perfmodel.estimator.jobs.captured_step import CapturedStep, asked_in, captured_view
 from perfmodel.estimator.jobs.step_facts import facts_from, facts_to_keep
 from perfmodel.graph.canonical import from_json, to_json
 from perfmodel.graph.in_precision import may_differ
@@ -26,9 +26,65 @@ from perfmodel.store.state.database import Database, Registration, StoredGraph, 
 from perfmodel.types import Mode
 
 Capture = Callable[[Job], CapturedStep]
+T = TypeVar("T")
 
 #: Libraries whose version changes what a capture returns.
 _CAPTURED_BY = ("perfmodel", "torch", "timm", "transformers")
+
+
+@dataclass
+class _UnderWay(Generic[T]):
+    wanted: list[Callable[[], bool]] = field(default_factory=list)
+    ended: Event = field(default_factory=Event)
+    result: T | None = None
+
+    def is_wanted(self) -> bool:
+        return any(wanted() for wanted in self.wanted)
+
+
+class SharedWork(Generic[T]):
+    """Works once on what several threads ask for at a time; it is wanted as long as any of them is.
+
+    Where it fails, the others try for themselves: each may have terms of its own.
+    """
+
+    def __init__(self) -> None:
+        self._under_way: dict[str, _UnderWay[T]] = {}
+        self._lock = Lock()
+
+    def run(self, key: str, work: Callable[[], T]) -> T:
+        """Return what comes of it, worked out here or by whoever began before.
+
+        Raises
+        ------
+        AbandonedError
+            Nobody waits for it in this thread any more.
+        """
+        while True:
+            found, is_first = self._joined(key)
+            if is_first:
+                return self._lead(key, found, work)
+            wanted_within(found.ended)
+            if found.result is not None:
+                return found.result
+
+    def _joined(self, key: str) -> tuple[_UnderWay[T], bool]:
+        with self._lock:
+            is_first = key not in self._under_way
+            found = self._under_way.setdefault(key, _UnderWay())
+            found.wanted.append(IS_WANTED.get())
+            return found, is_first
+
+    def _lead(self, key: str, found: _UnderWay[T], work: Callable[[], T]) -> T:
+        token = IS_WANTED.set(found.is_wanted)
+        try:
+            found.result = result = work()
+            return result
+        finally:
+            IS_WANTED.reset(token)
+            with self._lock:
+                del self._under_way[key]
+            found.ended.set()
 
 
 class GraphLibrary:

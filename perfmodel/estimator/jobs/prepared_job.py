@@ -184,7 +184,6 @@ def has_plan_engine(job: Job) -> bool:
         return False
     if job.arithmetic in (Precision.FP32, Precision.TF32):
         return False
-    if (job.model or "").startswith(_DECODERS):
-        return transformer_shape(job) is not None
     kind = str((job.hf_config or {}).get("model_type", ""))
-    return kind in _DECODER_TYPES and transformer_shape(job) is not None
+    is_decoder = (job.model or "").startswith(_DECODERS) or kind in _DECODER_TYPES
+    return is_decoder and transformer_shape(job) is not None

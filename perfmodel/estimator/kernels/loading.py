@@ -58,12 +58,7 @@ def load_kernels(folder: Path, before: KernelModel | None = None) -> tuple[Kerne
 
 
 def check_kernels(folder: Path, version: str) -> None:
-    """Load a version; nothing is kept of it.
-
-    Parameters
-    ----------
-    version : str
-        ``"kernels/<version>"``.
+    """Load a version, ``"kernels/<version>"``; nothing is kept of it.
 
     Raises
     ------

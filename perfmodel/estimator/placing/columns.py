@@ -137,14 +137,12 @@ class ReplicaColumns:
     def facts(
         self, rows: Sequence[Mapping[str, T]], kind: int, of: Callable[[T], float], absent: float
     ) -> FloatArray:
-        """Return facts of what is known by the names of accelerators, shape (rows, placements).
+        """Return facts of one kind of the placements, by the names of accelerators.
 
-        Parameters
-        ----------
-        kind : int
-            Position of the kind of the placements.
-        absent : float
-            Where nothing is known.
+        Returns
+        -------
+        ndarray, shape (rows, placements)
+            ``absent`` where nothing is known.
         """
         names, places = self._names[kind]
         known = [

@@ -70,8 +70,6 @@ def tightest_memory(
     ----------
     neighbour_bytes : float
         What other jobs hold of it: the step fits where all of them do.
-    bounds : JobBounds
-        From :func:`excess_bounds`.
     """
     columns = [memory_on(prepared, placement, kind) for kind in placement.kinds]
     if bounds is not NO_BOUNDS:
@@ -144,15 +142,7 @@ def memory_on(prepared: PreparedJob, placement: ResolvedPlacement, kind: Kind) -
 def _counted_memory(
     prepared: PreparedJob, accelerator: AcceleratorSpec, plan: Plan
 ) -> MemoryColumns:
-    """Return the memory of one accelerator.
-
-    Parameters
-    ----------
-    accelerator : AcceleratorSpec
-        As much of it as the job gets.
-    plan : Plan
-        With its degree of data parallelism.
-    """
+    """Return the memory of one accelerator, as much of it as the job gets, under a whole plan."""
     job, shape = prepared.job, None
     if accelerator.kind == "tpu" and prepared.has_plan_engine:
         # Steps of the captured program keep copies that a compiler fuses away: casts of scores over
@@ -175,11 +165,6 @@ def replica_memory(
     prepared: PreparedJob, columns: ReplicaColumns, bounds: JobBounds = NO_BOUNDS
 ) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
     """Return the memory of the accelerator with the least room of each placement.
-
-    Parameters
-    ----------
-    bounds : JobBounds
-        As for :func:`tightest_memory`.
 
     Returns
     -------
@@ -214,12 +199,7 @@ def replica_memory(
 
 
 def compiled_columns(needed_bytes: FloatArray, accelerator: AcceleratorSpec) -> MemoryColumns:
-    """Return the memory of compiled steps, which hold what is counted and nothing around it.
-
-    Parameters
-    ----------
-    needed_bytes : ndarray, shape (cells,)
-    """
+    """Return the memory of compiled steps, which hold what is counted and nothing around it."""
     capacity = np.full(len(needed_bytes), float(accelerator.memory_bytes))
     return MemoryColumns(
         demand_bytes=needed_bytes,

@@ -134,11 +134,6 @@ def placed_step(
     )
 
 
-def _held_bytes(beside: NeighbourLoad) -> float:
-    """Return what a neighbour holds of the memory; something, where that is not known."""
-    return 1.0 if beside.memory_bytes is None else beside.memory_bytes
-
-
 def _shared(
     step: CellStep,
     prepared: PreparedJob,
@@ -151,7 +146,10 @@ def _shared(
         beside(placement, kind, load_alone(prepared, kind.accelerator, prediction.time_s), jobs)
         for kind, prediction, jobs in zip(placement.kinds, predictions, neighbours, strict=True)
     ]
-    held = [sum(_held_bytes(one) for one in jobs) for jobs in neighbours]
+    # Where it is not known what a neighbour holds, that is something.
+    held = [
+        sum(1.0 if n.memory_bytes is None else n.memory_bytes for n in jobs) for jobs in neighbours
+    ]
     unknown = {n.name for jobs in neighbours for n in jobs if n.memory_bytes is None}
     said = (UNKNOWN_MEMORY_WARNING.format(", ".join(sorted(unknown))),) if unknown else ()
     return step._replace(

@@ -91,13 +91,7 @@ _OF_AN_EQUATION = math.log(1.25)
 
 
 def load_alone(prepared: PreparedJob, accelerator: AcceleratorSpec, step_time_s: float) -> JobLoad:
-    """Return the load of a job that is alone on an accelerator.
-
-    Parameters
-    ----------
-    step_time_s : float
-        Its step on the whole accelerator.
-    """
+    """Return the load of a job that is alone on a whole accelerator, where its step is known."""
     return prepared.once(
         accelerator,
         ("load", accelerator.name, step_time_s),
@@ -121,13 +115,7 @@ def _load_alone(prepared: PreparedJob, accelerator: AcceleratorSpec, step_time_s
 def beside(
     placement: ResolvedPlacement, kind: Kind, load: JobLoad, neighbours: Sequence[NeighbourLoad]
 ) -> tuple[answers.Neighbour, ...]:
-    """Return what each neighbour suffers from a job and from the other neighbours.
-
-    Parameters
-    ----------
-    load : JobLoad
-        Of the job, alone on the accelerator.
-    """
+    """Return what each neighbour suffers from a job, by its load alone, and from the others."""
     found = []
     for position, one in enumerate(neighbours):
         others = [n.load for i, n in enumerate(neighbours) if i != position]
@@ -146,10 +134,8 @@ def slowdown_on(
 
     Parameters
     ----------
-    load : JobLoad
-        Of the job, alone on the whole accelerator.
-    neighbours : sequence of JobLoad
-        Of the jobs beside it, each alone.
+    load, neighbours : JobLoad, and sequence of them
+        Of the job and of those beside it, each alone on the whole accelerator.
 
     Raises
     ------

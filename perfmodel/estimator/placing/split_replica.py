@@ -69,8 +69,8 @@ def split_step(
     if training is None:
         refuse_operator_splits(plan, pointer="/placement")
         return _staged(prepared, placement, single_s), _OF_A_PLAN
-    _refuse_experts(training.shape.experts, plan, pointer="/placement")
-    _refuse_stages(training.shape.layers, plan, pointer="/placement")
+    _refuse_experts(training.shape.experts, plan)
+    _refuse_stages(training.shape.layers, plan)
     choices = [job_choice(job, plan)] * len(single_s)
     if needs_no_single(prepared, training.on(placement.fabric.accelerators), plan):
         steps = with_computing(plan_answer(training, placement.fabric, choices), slowed)
@@ -129,7 +129,7 @@ def is_left_to_megatron(
     return training.stack is Stack.TORCH and needs_no_single(prepared, on_these, plan)
 
 
-def _refuse_stages(layers: int, plan: Plan, *, pointer: str) -> None:
+def _refuse_stages(layers: int, plan: Plan) -> None:
     """Refuse more chunks of a pipeline than there are layers to cut.
 
     Where stages hold several chunks, the token table and the output layer may be a chunk each, as
@@ -142,11 +142,11 @@ def _refuse_stages(layers: int, plan: Plan, *, pointer: str) -> None:
     raise InvalidPlacementError(
         f"pipeline {plan.pipeline}{chunked} needs {chunks} layers at least; this model has "
         f"{layers}. Ask for fewer stages.",
-        pointer=f"{pointer}/plan/pipeline",
+        pointer="/placement/plan/pipeline",
     )
 
 
-def _refuse_experts(experts: int, plan: Plan, *, pointer: str) -> None:
+def _refuse_experts(experts: int, plan: Plan) -> None:
     """Refuse to spread experts that a model does not have, or not evenly."""
     if experts % plan.expert == 0:
         return
@@ -155,7 +155,7 @@ def _refuse_experts(experts: int, plan: Plan, *, pointer: str) -> None:
     raise InvalidPlacementError(
         f"expert is {plan.expert}, but the experts of this model cannot be spread over so many: it "
         f"{found}. Choose among {', '.join(allowed)}, or leave expert out.",
-        pointer=f"{pointer}/plan/expert",
+        pointer="/placement/plan/expert",
         allowed=tuple(allowed),
     )
 

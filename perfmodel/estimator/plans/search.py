@@ -17,8 +17,8 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.evidence.observed import corrected_at_batches
-from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of
-from perfmodel.estimator.evidence.tight_cells import NO_CELLS, RAN_OUT_WARNING
+from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of, tight_of
+from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.memory import compiled_columns
 from perfmodel.estimator.placing.split_replica import (
@@ -162,7 +162,7 @@ class CapturedRoom:
             As is counted; of what fits by that nobody has to say so.
         """
         found = np.zeros((2, len(choices)), dtype=np.bool_)
-        tight = NO_CELLS if self.observed is None else self.observed.tight
+        tight = tight_of(self.observed)
         for row, choice in enumerate(choices if tight or tight.ran else ()):
             plan = replace(self.placement.placement, plan=choice.plan)
             cell = self.core.resolve(plan), choice.micro_batch, choice.micro_batches
@@ -265,12 +265,9 @@ class PredictedScale:
     observed: ObservedJob | None = None
 
     def __call__(self, choices: Sequence[PlanChoice], steps: PlanStep) -> FloatArray:
-        """Return the factor of each plan; predicts at a few batches, each of which is captured.
+        """Return the factor of each plan beside what the equations say of it.
 
-        Parameters
-        ----------
-        steps : PlanStep
-            What the equations say of them.
+        It predicts at a few batches, each of which is captured.
         """
         within = [choice.micro_batch for choice in choices]
         asked = at_some_batches(self.core, self.prepared, within)

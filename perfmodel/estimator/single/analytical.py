@@ -52,12 +52,8 @@ class AnalyticalModel:
     """Answers ``(roofline + launches) / efficiency`` for any workload on any accelerator.
 
     Of a step that a compiler fuses the kernels count in place of the operators; one that runs as a
-    program of its accelerator (:func:`.is_program`) is called once.
-
-    Parameters
-    ----------
-    warning : str
-        Why it answers.
+    program of its accelerator (:func:`.is_program`) is called once. Its warning says why
+    it answers.
     """
 
     version = "roofline"

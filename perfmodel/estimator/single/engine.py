@@ -40,13 +40,7 @@ def has_engine_law(job: Job, spec: AcceleratorSpec) -> bool:
 
 
 def engine_roofline_s(prepared: PreparedJob, spec: AcceleratorSpec) -> float:
-    """Return the time of an engine's kernels at the peak and the full bandwidth.
-
-    Parameters
-    ----------
-    prepared : PreparedJob
-        One of :func:`has_engine_law`.
-    """
+    """Return the time of an engine's kernels at the peak and the full bandwidth."""
     law = EngineLaw(**fitted("engines")["law"])
     kernels = engine_kernels(prepared.step.graph)
     return law.roofline_s(kernels, spec, prepared.job.arithmetic) * prepared.step.time_factor

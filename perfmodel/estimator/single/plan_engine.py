@@ -166,12 +166,7 @@ _RECOMPUTED = 4 / 3
 def unfused_s(prepared: PreparedJob, shape: TransformerShape, spec: AcceleratorSpec) -> float:
     """Return the least time of what a step moves besides the fitted models, seconds.
 
-    Parameters
-    ----------
-    prepared : PreparedJob
-        A training job whose operators run one by one.
-    shape : TransformerShape
-        The transformer that it trains.
+    Its job trains a transformer of that shape, and its operators run one by one.
     """
     sketch = step_sketch(prepared.step.graph)
     traffic = float((sketch.traffic_bytes * sketch.count)[_POINTWISE[sketch.op_class]].sum())

@@ -1,7 +1,15 @@
 """What is done to the prediction of a model before an answer starts from it.
 
 What an accelerator has no arithmetic or no software for is refused or told, as is what nothing was
-learned of.
+learned of. No model has learned steps with products in 8 bits: they are those in 16 bits, less what
+they save. The program is that of 16 bits, and only the peak of its products is another. With the
+rooflines of its nodes at either peak::
+
+    t_8 = t_16 - sum_i (roofline_16,i - roofline_8,i)
+
+What a step takes beyond them, launches and products short of their peak, stays as long as it is,
+so that a step is never slower for a higher peak. No step shrinks by more than its products do.
+Left out: what scaling and casting cost (docs/adr/0074).
 """
 
 from __future__ import annotations
@@ -13,9 +21,10 @@ from typing import NamedTuple
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.single.engine import has_engine_law, single_with_engine
-from perfmodel.estimator.single.narrow_products import with_narrow_products
 from perfmodel.estimator.single.plan_engine import single_with_plan_engine
+from perfmodel.features.roofline import node_roofline
 from perfmodel.graph.job import Job
+from perfmodel.graph.workload import Workload
 from perfmodel.intervals import wider
 from perfmodel.predictors.emulation import EMULATED_WARNING, emulation
 from perfmodel.predictors.prediction import Prediction
@@ -152,13 +161,56 @@ def with_unsupported(prediction: Prediction, job: Job, spec: AcceleratorSpec) ->
     )
 
 
+#: Types of products that no model has learned.
+_NARROW = (Precision.FP8, Precision.INT8)
+
+
+def learned_step(prepared: PreparedJob, spec: AcceleratorSpec) -> Workload:
+    """Return the step that a model is asked about: in 16 bits where products have fewer."""
+    asked = prepared.on(spec)
+    if asked.precision not in _NARROW:
+        return asked
+    in_16_bits = Precision.BF16 if spec.supports(Precision.BF16) else Precision.FP16
+    return replace(asked, precision=spec.computed_as(in_16_bits))
+
+
+def has_narrow_products(prepared: PreparedJob, spec: AcceleratorSpec) -> bool:
+    """Tell whether products run at a peak that no model has learned."""
+    return prepared.on(spec).precision in _NARROW
+
+
+def with_narrow_products(
+    prepared: PreparedJob, spec: AcceleratorSpec, prediction: Prediction
+) -> Prediction:
+    """Return the prediction of a step from that of :func:`learned_step`."""
+    if not has_narrow_products(prepared, spec):
+        return prediction
+    at_8 = node_roofline(prepared.on(spec)).roofline_s
+    at_16 = node_roofline(learned_step(prepared, spec)).roofline_s
+    products = at_8 != at_16
+    if not products.any():
+        return prediction
+    narrow_s, wide_s = float(at_8[products].sum()), float(at_16[products].sum())
+    saved = 1.0 - (wide_s - narrow_s) / prediction.time_s
+    return _longer(prediction, max(saved, min(1.0, narrow_s / wide_s)))
+
+
+def _longer(prediction: Prediction, factor: float) -> Prediction:
+    return replace(
+        prediction,
+        low_s=factor * prediction.low_s,
+        time_s=factor * prediction.time_s,
+        high_s=factor * prediction.high_s,
+    )
+
+
 def revised(prepared: PreparedJob, spec: AcceleratorSpec, prediction: Prediction) -> Prediction:
     """Return the prediction of a whole step: all its micro-batches, and what a model cannot know.
 
     Parameters
     ----------
     prediction : Prediction
-        Of :func:`.narrow_products.learned_step`.
+        Of :func:`learned_step`.
 
     Raises
     ------
@@ -172,14 +224,8 @@ def revised(prepared: PreparedJob, spec: AcceleratorSpec, prediction: Prediction
             "positive and in order."
         )
     prediction = with_narrow_products(prepared, spec, prediction)
-    factor = prepared.step.time_factor
-    if factor != 1.0:
-        prediction = replace(
-            prediction,
-            low_s=factor * prediction.low_s,
-            time_s=factor * prediction.time_s,
-            high_s=factor * prediction.high_s,
-        )
+    if prepared.step.time_factor != 1.0:
+        prediction = _longer(prediction, prepared.step.time_factor)
     if prepared.has_plan_engine:
         prediction = single_with_plan_engine(prepared, spec, prediction)
     if has_engine_law(prepared.job, spec):

@@ -15,8 +15,8 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import is_weighed
 from perfmodel.estimator.evidence.observed import corrected_at_batches
-from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of
-from perfmodel.estimator.evidence.tight_cells import NO_CELLS, TightCells
+from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of, tight_of
+from perfmodel.estimator.evidence.tight_cells import TightCells
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
@@ -81,7 +81,7 @@ def best_goodput(
         )  # fmt: skip
         return corrected.step_time_s
 
-    times = _that_fit(room.tight, placement, step_times)
+    times = _that_fit(tight_of(observed), placement, step_times)
     most = room.most_samples(more.job.batch_size)
     while True:
         found = best_batch(adaptation_of(stated, most), placement.count, times)
@@ -104,11 +104,6 @@ class BatchRoom:
     own: PreparedJob
     placement: ResolvedPlacement
     observed: ObservedJob | None
-
-    @property
-    def tight(self) -> TightCells:
-        """What does not fit, whatever is counted."""
-        return NO_CELLS if self.observed is None else self.observed.tight
 
     def fits(self, batch_size: int, accumulation_steps: int) -> bool:
         """Return whether a batch does."""
@@ -139,7 +134,7 @@ class BatchRoom:
         first = self.own.job.batch_size
         here, there = (self._room(batch, micro_batches) for batch in (first, other))
         most = max(int(first + here / max((here - there) / (other - first), 1.0)), 0)
-        return self.tight.fewer_samples(self.placement, micro_batches, most)
+        return tight_of(self.observed).fewer_samples(self.placement, micro_batches, most)
 
     def _edge(self, fails: int, micro_batches: int) -> int:
         """Return a batch that fits, near the smallest that does not and below one of those."""

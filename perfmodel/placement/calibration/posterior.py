@@ -137,7 +137,9 @@ class _Search:
 
     def __init__(self, observed: ObservedSteps, prior: ResidualPrior, pairs: PairedRows) -> None:
         self._observed, self._prior, self._pairs = observed, prior, pairs
-        self._compared = Comparisons.of(observed, prior.noise)
+        self._compared = compared = Comparisons.of(observed, prior.noise)
+        #: Variance of what is missing from each, as a rule.
+        self._usual = compared.variance + compared.repeat
         self._mean = prior.mean(observed.cells)
         self._response = Response(observed.cells, prior.neutral(observed.cells))
         self._covariance = pairs.covariance(prior)
@@ -234,7 +236,7 @@ class _Search:
         slopes = compared.of_channels(here.by_channel)
         spread = spread_of(paired, slopes)
         missing, errors = self._missing(here), compared.errors(trust)
-        odd, freedom = self._odd(missing), prior.noise.freedom
+        odd, freedom = missing**2 / self._usual, prior.noise.freedom
         misfit = (freedom + 1) * np.sum(np.log1p(odd / freedom))
         volume = np.linalg.slogdet(spread + compared.errors(np.ones(len(missing))))[1]
         return Posterior(
@@ -257,15 +259,10 @@ class _Search:
         """Return what the compared numbers are above those of steps."""
         return self._compared.values - self._compared.of_channels(here.channels)
 
-    def _odd(self, missing: FloatArray) -> FloatArray:
-        """Return squares of what is missing over what is usual."""
-        compared = self._compared
-        return np.asarray(missing**2 / (compared.variance + compared.repeat))
-
     def _trust(self, missing: FloatArray) -> FloatArray:
         """Return the weights of Student's distribution; nobody is trusted more than a Gaussian."""
         freedom = self._prior.noise.freedom
-        return np.minimum((freedom + 1) / (freedom + self._odd(missing)), 1.0)
+        return np.minimum((freedom + 1) / (freedom + missing**2 / self._usual), 1.0)
 
 
 def _misfit(errors: FloatArray) -> Callable[[FloatArray], float]:

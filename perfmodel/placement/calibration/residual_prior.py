@@ -22,13 +22,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from perfmodel.errors import DamagedArtifactError
-from perfmodel.features.arrays import FloatArray
+from perfmodel.features.arrays import FloatArray, Numbers
 from perfmodel.placement.calibration.script_gap import ScriptGap, fitted_gap
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field
 from perfmodel.placement.fitted import fitted
 from perfmodel.placement.fitted.forms import read_constants
-from perfmodel.placement.plain_numbers import Numbers
 
 #: Fields that belong to the machine; the others belong to the fabric.
 OF_MACHINE = frozenset({Field.DEVICE, Field.HOST, Field.FEED, Field.SPREAD, Field.FIXED})

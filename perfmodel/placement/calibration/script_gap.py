@@ -25,12 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.features.arrays import FloatArray
+from perfmodel.features.arrays import FloatArray, Numbers
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field
 from perfmodel.placement.fitted import fitted
 from perfmodel.placement.fitted.forms import read_constants
-from perfmodel.placement.plain_numbers import Numbers
 
 #: Fields that a script's step differs in before it is observed.
 OF_SCRIPTS = (Field.DEVICE, Field.HOST)

@@ -30,9 +30,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from perfmodel.features.arrays import FloatArray
+from perfmodel.features.arrays import FloatArray, Numbers, PlainNumbers
 from perfmodel.placement.calibration.step_cells import SingleStep, StepCells
-from perfmodel.placement.plain_numbers import Numbers, PlainNumbers
 
 #: Sharpness of the corner between a device that works and one that waits for its host.
 CORNER = 2.5

@@ -54,11 +54,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.features.arrays import FloatArray
+from perfmodel.features.arrays import FloatArray, PlainNumbers
 from perfmodel.placement.collectives.collective_constants import Collective, CollectiveConstants
 from perfmodel.placement.fabric.groups import CommGroups
 from perfmodel.placement.fabric.world_group import WorldGroup, WorldLinks, world_columns
-from perfmodel.placement.plain_numbers import PlainNumbers
 from perfmodel.placement.topology.links import LinkClass
 
 __all__ = ["Collective", "CollectiveConstants", "collective_time_s"]

@@ -14,13 +14,12 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from perfmodel.features.arrays import FloatArray
+from perfmodel.features.arrays import FloatArray, Numbers
 from perfmodel.placement.collectives.collective_constants import Collective
 from perfmodel.placement.collectives.collectives import collective_time_s
 from perfmodel.placement.data_parallel.data_parallel_constants import DataParallelConstants
 from perfmodel.placement.data_parallel.step_profile import StepProfile
 from perfmodel.placement.fabric.groups import CommGroups
-from perfmodel.placement.plain_numbers import Numbers
 from perfmodel.placement.topology.links import LinkClass
 
 FIRST_BUCKET_BYTES = 2.0**20

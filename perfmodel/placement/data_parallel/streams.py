@@ -1,6 +1,6 @@
 r"""Streams of a data-parallel step: the computation, and the communication that runs beside it.
 
-One law for columns of steps and for one step on plain numbers (:mod:`..plain_numbers`). Replicas
+One law for columns of steps and for one step on plain numbers (:class:`.PlainNumbers`). Replicas
 that share nothing out reduce buckets of gradients during the backward pass. Stages after ZeRO, with
 k micro-batches:
 
@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, Self
 
+from perfmodel.features.arrays import Numbers, PlainNumbers
 from perfmodel.placement.collectives.collectives import Collective, fastest_s, form_curves
 from perfmodel.placement.data_parallel.data_parallel_constants import fitted_constants
 from perfmodel.placement.data_parallel.gradient_buckets import (
@@ -41,7 +42,6 @@ from perfmodel.placement.data_parallel.gradient_buckets import (
 )
 from perfmodel.placement.estimate import StepNumbers
 from perfmodel.placement.fabric.world_group import WorldGroup, WorldLinks, world_columns
-from perfmodel.placement.plain_numbers import Numbers, PlainNumbers
 
 
 class Streams(NamedTuple):

@@ -19,8 +19,7 @@ from perfmodel.store.campaigns.campaign_records import (
 )
 from perfmodel.store.sql.connections import ExistsError, now
 from perfmodel.store.sql.leases import new_work
-from perfmodel.store.sql.records import as_column, record_from
-from perfmodel.store.sql.shared_store import Page, SharedStore
+from perfmodel.store.sql.shared_store import Page, SharedStore, as_column, record_from
 from perfmodel.store.sql.tables import CAMPAIGN_TASKS, CAMPAIGNS
 
 #: Rows of one statement: databases bound the number of values.

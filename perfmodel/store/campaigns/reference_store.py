@@ -9,8 +9,7 @@ from sqlalchemy import ColumnElement, and_, insert, select
 from perfmodel.client.records import CampaignReference
 from perfmodel.store.campaigns.task_store import add_spent
 from perfmodel.store.sql.connections import now
-from perfmodel.store.sql.records import record_from, row_of
-from perfmodel.store.sql.shared_store import SharedStore
+from perfmodel.store.sql.shared_store import SharedStore, record_from, row_of
 from perfmodel.store.sql.tables import CAMPAIGN_REFERENCES
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, or_, select, upd
 from perfmodel.store.campaigns.campaign_records import CampaignState, Task, TaskState
 from perfmodel.store.sql.connections import now
 from perfmodel.store.sql.leases import LeasedStore
-from perfmodel.store.sql.records import as_column, record_from
+from perfmodel.store.sql.shared_store import as_column, record_from
 from perfmodel.store.sql.tables import CAMPAIGN_TASKS, CAMPAIGNS
 
 #: A task that lost its worker so often took it with it, and is set aside.

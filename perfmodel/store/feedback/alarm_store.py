@@ -10,8 +10,7 @@ from sqlalchemy import and_, insert, or_, select, update
 from perfmodel.store.feedback.alarm_records import Alarm, AlarmState
 from perfmodel.store.feedback.keeper_lease import KeeperLease, Keeping
 from perfmodel.store.sql.connections import Connections, now
-from perfmodel.store.sql.records import record_from, row_of
-from perfmodel.store.sql.shared_store import Page, SharedStore, raise_revision
+from perfmodel.store.sql.shared_store import Page, SharedStore, raise_revision, record_from, row_of
 from perfmodel.store.sql.tables import ALARMS
 
 #: Name of the counter that every change of an alarm raises.

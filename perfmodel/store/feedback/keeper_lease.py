@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Select, select
 
 from perfmodel.store.sql.leases import LeasedStore
-from perfmodel.store.sql.records import record_from
+from perfmodel.store.sql.shared_store import record_from
 from perfmodel.store.sql.tables import DRIFT_KEEPERS
 
 _KEEPER = DRIFT_KEEPERS.c

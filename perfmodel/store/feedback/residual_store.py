@@ -11,8 +11,7 @@ from sqlalchemy import Row, Select, func, select, update
 from perfmodel.store.feedback.keeper_lease import KeeperLease, Keeping
 from perfmodel.store.feedback.residual_records import StoredResidual, Uncompared
 from perfmodel.store.sql.connections import Connections, now
-from perfmodel.store.sql.records import record_from
-from perfmodel.store.sql.shared_store import SharedStore, insert_new
+from perfmodel.store.sql.shared_store import SharedStore, insert_new, record_from
 from perfmodel.store.sql.tables import JOBS, OBSERVATIONS, RESIDUALS
 from perfmodel.store.state.observation_records import IS_MEASURED, ObservationState
 from perfmodel.store.state.observations import stored_observation

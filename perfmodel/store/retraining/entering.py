@@ -20,8 +20,7 @@ from perfmodel.store.retraining.retraining_marks import (
 from perfmodel.store.retraining.retraining_records import Trigger
 from perfmodel.store.sql.connections import ExistsError
 from perfmodel.store.sql.leases import new_work
-from perfmodel.store.sql.records import as_column
-from perfmodel.store.sql.shared_store import SharedStore
+from perfmodel.store.sql.shared_store import SharedStore, as_column
 from perfmodel.store.sql.tables import RETRAININGS
 
 

@@ -8,8 +8,7 @@ from sqlalchemy import insert, select
 
 from perfmodel.client.records import RetrainingLine
 from perfmodel.store.sql.connections import now
-from perfmodel.store.sql.records import record_from
-from perfmodel.store.sql.shared_store import SharedStore
+from perfmodel.store.sql.shared_store import SharedStore, record_from
 from perfmodel.store.sql.tables import RETRAINING_LINES
 
 #: Longest line, characters; more is cut off.

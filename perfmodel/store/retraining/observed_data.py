@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import orjson
 from sqlalchemy import select
 
-from perfmodel.store.sql.records import record_from
-from perfmodel.store.sql.shared_store import SharedStore
+from perfmodel.store.sql.shared_store import SharedStore, record_from
 from perfmodel.store.sql.tables import CAMPAIGN_TASKS, JOBS, OBSERVATIONS
 from perfmodel.store.state.observation_records import IS_MEASURED, ObservationState
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, func, insert, select, update
 from perfmodel.store.campaigns.campaign_records import TaskState
 from perfmodel.store.feedback.alarm_records import Alarm, AlarmState
 from perfmodel.store.sql.leases import clock
-from perfmodel.store.sql.records import record_from
+from perfmodel.store.sql.shared_store import record_from
 from perfmodel.store.sql.tables import (
     ALARMS,
     CAMPAIGN_TASKS,

@@ -16,8 +16,7 @@ from perfmodel.store.retraining.retraining_records import (
 )
 from perfmodel.store.sql.connections import ExistsError, now
 from perfmodel.store.sql.leases import LeasedStore
-from perfmodel.store.sql.records import as_column, record_from
-from perfmodel.store.sql.shared_store import Page
+from perfmodel.store.sql.shared_store import Page, as_column, record_from
 from perfmodel.store.sql.tables import RETRAININGS
 
 #: A retraining that lost its worker so often took it with it, and is given up.

@@ -9,8 +9,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, and_, delete, func, or_, select
 
 from perfmodel.store.sql.connections import now
-from perfmodel.store.sql.records import record_from
-from perfmodel.store.sql.shared_store import SharedStore, insert_new
+from perfmodel.store.sql.shared_store import SharedStore, insert_new, record_from
 from perfmodel.store.sql.tables import ASKED_QUESTIONS, OBSERVATIONS, SHADOW_ANSWERS
 from perfmodel.store.state.observation_records import IS_MEASURED, ObservationState
 

@@ -8,8 +8,7 @@ from functools import partial
 from sqlalchemy import Connection, Select, select, update
 
 from perfmodel.store.sql.leases import RUNNING, WAITING, LeasedStore, clock, new_work
-from perfmodel.store.sql.records import record_from
-from perfmodel.store.sql.shared_store import insert_new
+from perfmodel.store.sql.shared_store import insert_new, record_from
 from perfmodel.store.sql.tables import SHADOW_RUNS
 
 #: How often in a row a comparison may end badly before somebody has to start it again.

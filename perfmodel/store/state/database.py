@@ -14,8 +14,7 @@ from sqlalchemy import Column, Connection, Insert, Row, Select, and_, delete, in
 from perfmodel.errors import StoreError
 from perfmodel.store.sql.connections import Connections, ExistsError, now
 from perfmodel.store.sql.migrate import migrate
-from perfmodel.store.sql.records import record_from
-from perfmodel.store.sql.shared_store import SharedStore
+from perfmodel.store.sql.shared_store import SharedStore, record_from
 from perfmodel.store.sql.tables import CAPTURES, GRAPH_FACTS, GRAPHS, REGISTRATIONS
 
 #: A tenth larger than by the level that is common, in 1 ms a graph instead of 3.

@@ -9,8 +9,13 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, or_, select, update
 
 from perfmodel.store.sql.connections import now
-from perfmodel.store.sql.records import record_from
-from perfmodel.store.sql.shared_store import Page, SharedStore, insert_new, raise_revision
+from perfmodel.store.sql.shared_store import (
+    Page,
+    SharedStore,
+    insert_new,
+    raise_revision,
+    record_from,
+)
 from perfmodel.store.sql.tables import OWNERS, REGISTRATIONS
 
 #: Name of the counter that each correction raises.

@@ -8,8 +8,7 @@ from functools import partial
 from sqlalchemy import select
 
 from perfmodel.store.sql.connections import now
-from perfmodel.store.sql.records import record_from
-from perfmodel.store.sql.shared_store import Page, SharedStore, insert_new
+from perfmodel.store.sql.shared_store import Page, SharedStore, insert_new, record_from
 from perfmodel.store.sql.tables import JOBS, OWNERS
 
 

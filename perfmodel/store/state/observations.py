@@ -24,13 +24,14 @@ from sqlalchemy import (
 )
 
 from perfmodel.store.sql.connections import Connections, now
-from perfmodel.store.sql.records import record_from, row_of
 from perfmodel.store.sql.shared_store import (
     Page,
     SharedStore,
     insert_new,
     raise_revision,
     read_revisions,
+    record_from,
+    row_of,
 )
 from perfmodel.store.sql.tables import JOBS, OBSERVATIONS, RESIDUALS
 from perfmodel.store.state.jobs import StoredJob

@@ -15,8 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, in
 
 from perfmodel.store.sql import leases
 from perfmodel.store.sql.leases import LeasedStore
-from perfmodel.store.sql.records import record_from
-from perfmodel.store.sql.shared_store import Page
+from perfmodel.store.sql.shared_store import Page, record_from
 from perfmodel.store.sql.tables import OPERATIONS
 
 

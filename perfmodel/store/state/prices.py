@@ -8,8 +8,7 @@ from sqlalchemy import delete, select
 
 from perfmodel.client.records import Price
 from perfmodel.store.sql.connections import Connections, now
-from perfmodel.store.sql.records import record_from
-from perfmodel.store.sql.shared_store import SharedStore, put_row, raise_revision
+from perfmodel.store.sql.shared_store import SharedStore, put_row, raise_revision, record_from
 from perfmodel.store.sql.tables import PRICES
 
 #: Name of the counter that each change raises.

@@ -15,8 +15,13 @@ from waiting import PATIENCE_S, until
 from perfmodel.estimator.captures.capture_child import CaptureChild, Captured
 from perfmodel.estimator.captures.capture_pool import CapturePool
 from perfmodel.estimator.captures.turns import Turns
-from perfmodel.estimator.jobs.capture_terms import CaptureBudget, CaptureUse
-from perfmodel.estimator.jobs.demand import IS_WANTED, AbandonedError, SharedWork
+from perfmodel.estimator.jobs.capture_terms import (
+    IS_WANTED,
+    AbandonedError,
+    CaptureBudget,
+    CaptureUse,
+)
+from perfmodel.estimator.jobs.graph_library import SharedWork
 from perfmodel.graph.job import Job
 
 MLP = Job(model="zoo/mlp", batch_size=4, model_kwargs={"num_layers": 3})

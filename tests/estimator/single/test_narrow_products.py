@@ -10,7 +10,6 @@ import pytest
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.jobs.captured_step import CapturedStep
-from perfmodel.estimator.jobs.repeated_batches import RepeatedBatches
 from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.graph.job import Job
@@ -31,10 +30,8 @@ class _OneProduct:
             for i, role in enumerate(roles)
         )
         node = Node(op="mm", phase=Phase.FORWARD, inputs=(0, 1), outputs=(2,))
-        more = job.accumulation_steps
         return CapturedStep(
-            graph=Graph(nodes=(node,), tensors=tensors),
-            repeated=RepeatedBatches(count=more) if more > 1 else None,
+            graph=Graph(nodes=(node,), tensors=tensors), micro_batches=job.accumulation_steps
         )
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfmodel.features.arrays import FloatArray
+from perfmodel.features.arrays import FloatArray, PlainNumbers
 from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.paired_rows import features_of
 from perfmodel.placement.calibration.posterior import Weighed
@@ -33,7 +33,6 @@ from perfmodel.placement.calibration.residual_prior import (
 from perfmodel.placement.calibration.step_cells import SingleStep
 from perfmodel.placement.calibration.step_response import Field, Response
 from perfmodel.placement.estimate import StepNumbers
-from perfmodel.placement.plain_numbers import PlainNumbers
 
 #: Surroundings of one job that are kept; each takes a kilobyte for each compared number.
 _KEPT = 32

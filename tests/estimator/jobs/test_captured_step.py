@@ -12,8 +12,7 @@ import pytest
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator.facade import Estimator
 from perfmodel.estimator.jobs.capture import capture_in_process
-from perfmodel.estimator.jobs.captured_step import CapturedStep
-from perfmodel.estimator.jobs.captured_view import with_batches
+from perfmodel.estimator.jobs.captured_step import CapturedStep, with_batches
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.job import Job
@@ -75,7 +74,7 @@ def test_many_micro_batches_take_as_long_as_their_own_graph_says(
 
 def test_the_job_of_one_micro_batch_is_its_own_graph(estimator: Estimator) -> None:
     told = estimator.core.prepare(_job(1))
-    assert told.step.repeated is None
+    assert told.step.micro_batches == 1
     assert told.step.time_factor == 1.0
 
 
