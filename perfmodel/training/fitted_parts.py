@@ -24,6 +24,7 @@ from perfmodel.predictors.predictor import Sample
 from perfmodel.predictors.predictor_checks import check_samples, read_json, write_json
 from perfmodel.predictors.serving.serving_parts import FALLBACK, JOINT, MEMBERS
 from perfmodel.training.model_card import joint_facts
+from perfmodel.training.samples.member_samples import LEAST_SAMPLES, learned_by_members
 from perfmodel.training.tuning.tune import Tuned
 from perfmodel.training.validation.held_out_folds import FOLDS
 
@@ -87,9 +88,9 @@ def fit_parts(
     members : sequence of str
         Predictors that the ensemble mixes.
     corpus : sequence of StepSample
-        Steps of any devices. The joint predictor learns from them and answers for every device
-        that ``samples`` do not hold; without them such devices are answered from typical
-        efficiencies.
+        Steps of any devices. The joint predictor learns from them and answers for GPUs and for
+        every device that ``samples`` do not hold; without them there is none, and devices that
+        ``samples`` do not hold are answered from typical efficiencies.
     operators : sequence of StepSample
         Operators measured alone, which the networks of the joint predictor learn from as well.
     joint_settings : mapping or None
@@ -104,7 +105,8 @@ def fit_parts(
     TrainingError
         Too few samples or families.
     """
-    check_samples(samples, least=4)
+    samples = learned_by_members(samples, jointly=bool(corpus))
+    check_samples(samples, least=LEAST_SAMPLES)
     tuned = tuned or Tuned()
     chosen = {"seed": seed, "engine": engine, **tuned.joint, **(joint_settings or {})}
     joint = _joint(corpus, operators, chosen, progress) if corpus else None

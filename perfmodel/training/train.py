@@ -35,6 +35,7 @@ from perfmodel.training.provenance import (
     snapshot,
     time_now,
 )
+from perfmodel.training.samples.member_samples import answered_by_members, learned_by_members
 from perfmodel.training.samples.samples import data_digest
 from perfmodel.training.tuning.tune import Tuned
 from perfmodel.training.validation.held_out_folds import FOLDS
@@ -133,11 +134,25 @@ def calibrate(
     Path
         ``out/<name>/<version>``.
     """
-    unseen = unseen_device_residuals(samples, folds)
-    held_out = _held_out(samples, parts.answers_s, coverage, unseen)
-    files = {**parts.files, **_serving_files(samples, parts.weights, held_out, corpus)}
+    own = learned_by_members(samples, jointly=bool(corpus))
+    held_out = _held_out(own, parts.answers_s, coverage, unseen_device_residuals(own, folds))
+    files = {
+        **parts.files,
+        SERVING: json_bytes(
+            {
+                "weights": dict(parts.weights),
+                "devices": _described(samples),
+                "held_out": held_out.to_dict(),
+                "distance": TrainingDistance.fit(own).to_dict(),
+            }
+        ),
+        MEASURED: json_bytes({s.workload.content_hash: [s.step_time_s, s.spread] for s in samples}),
+        LEARNED: json_bytes({"keys": learned_keys(samples, corpus)}),
+    }
+    answered = answered_by_members(samples, jointly=bool(corpus))
     manifest = {
-        **_manifest(samples, name, seed, parts.members, parts.weights, _scores(samples, parts)),
+        **_manifest(own, name, seed, parts.members, parts.weights, _scores(own, parts)),
+        "devices": sorted({sample.workload.accelerator.name for sample in answered}),
         "created_at": created_at or time_now(),
         "snapshot": snapshot(samples, corpus, operators),
     }
@@ -202,26 +217,10 @@ def unseen_device_residuals(samples: Sequence[Sample], folds: int = FOLDS) -> Fl
     return np.concatenate(residuals) if residuals else np.zeros(0)
 
 
-def _serving_files(
-    samples: Sequence[Sample],
-    weights: Mapping[str, float],
-    held_out: HeldOut,
-    corpus: Sequence[StepSample],
-) -> dict[str, bytes]:
-    """Return what answers need beside the predictors, by paths in the artefact."""
+def _described(samples: Sequence[Sample]) -> list[dict[str, Any]]:
+    """Return the devices of samples as they were measured, by name."""
     specs = {s.workload.accelerator.name: s.workload.accelerator for s in samples}
-    serving = {
-        "weights": dict(weights),
-        "devices": [spec_to_dict(spec) for _, spec in sorted(specs.items())],
-        "held_out": held_out.to_dict(),
-        "distance": TrainingDistance.fit(samples).to_dict(),
-    }
-    measured = {s.workload.content_hash: [s.step_time_s, s.spread] for s in samples}
-    return {
-        SERVING: json_bytes(serving),
-        MEASURED: json_bytes(measured),
-        LEARNED: json_bytes({"keys": learned_keys(samples, corpus)}),
-    }
+    return [spec_to_dict(spec) for _, spec in sorted(specs.items())]
 
 
 def _manifest(
@@ -242,7 +241,6 @@ def _manifest(
             "models": len({sample.model for sample in samples}),
             "families": sorted({sample.family for sample in samples}),
         },
-        "devices": sorted({sample.workload.accelerator.name for sample in samples}),
         "schema": {
             "version": SCHEMA_VERSION,
             "workload_columns": list(COLUMNS),

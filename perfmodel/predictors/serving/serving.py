@@ -100,6 +100,7 @@ class ServingModel:
         self.version = version
         self.manifest = manifest
         self.devices = devices
+        self._answered = frozenset(manifest["devices"])
         self.absent = absent
         self.adapted = adapted or {}
         self._members = members
@@ -244,7 +245,7 @@ class ServingModel:
         spec = workload.accelerator
         # Members learned from profiles, all of which are of PyTorch.
         of_profiles = Framework.of(workload.software) is Framework.PYTORCH
-        if spec.name in self.devices and of_profiles:
+        if spec.name in self._answered and of_profiles:
             return "own"
         jointly = self._joint is not None and spec.kind in JOINT_KINDS
         return "joint" if jointly else "analytical"
@@ -252,7 +253,7 @@ class ServingModel:
     def answers_jointly(self, spec: AcceleratorSpec) -> bool:
         """Return whether the joint predictor answers for a device, not members of its own."""
         known = self._joint is not None and spec.kind in JOINT_KINDS
-        return known and spec.name not in self.devices
+        return known and spec.name not in self._answered
 
     def _jointly(self, workloads: list[Workload]) -> list[Prediction]:
         assert self._joint is not None

@@ -16,6 +16,7 @@ from perfmodel.predictors.folds import Progress
 from perfmodel.predictors.members.ensemble import DEFAULT_MEMBERS
 from perfmodel.predictors.predictor import Sample
 from perfmodel.training.provenance import code_facts, library_versions, snapshot
+from perfmodel.training.samples.member_samples import learned_by_members
 from perfmodel.training.tuning.inner_folds import (
     INNER_FOLDS,
     MOST_STEPS,
@@ -96,7 +97,7 @@ def tune(
     }
     _search(
         studies,
-        InnerFolds.of(samples, corpus, seed=seed),
+        InnerFolds.of(learned_by_members(samples, jointly=bool(corpus)), corpus, seed=seed),
         trials,
         engine or LocalEngine(),
         progress or (lambda line: None),

@@ -17,10 +17,13 @@ from perfmodel.features.steps.step import Step
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.serving.serving import ServingModel
 from perfmodel.predictors.serving.serving_parts import JOINT
+from perfmodel.training.samples.member_samples import answered_by_members, learned_by_members
 from perfmodel.training.train import train
 from perfmodel.types import Basis, Mode
 
 OWN = made_up.samples(families=6)
+#: Profiles of a GPU on which everything takes as long as on the CPU, other than in the corpus.
+OF_GPU = [replace(s, workload=replace(s.workload, accelerator=world.device("Gpu-S"))) for s in OWN]
 CORPUS = world.samples()
 SETTINGS = {"folds": 2, "epochs": 6, "rounds": 20}
 
@@ -28,7 +31,7 @@ SETTINGS = {"folds": 2, "epochs": 6, "rounds": 20}
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(
-        OWN, tmp_path_factory.mktemp("models"), members=("efficiency",), folds=2,
+        [*OWN, *OF_GPU], tmp_path_factory.mktemp("models"), members=("efficiency",), folds=2,
         corpus=CORPUS, joint_settings=SETTINGS,
     )  # fmt: skip
 
@@ -81,6 +84,34 @@ def test_a_device_that_nobody_measured_is_answered_jointly_and_named(model: Serv
 def test_a_device_with_profiles_keeps_its_members(model: ServingModel, folder: Path) -> None:
     without = ServingModel.load(folder, without=(JOINT,))
     assert model.predict([_own_workload()]) == without.predict([_own_workload()])
+
+
+def test_members_answer_for_no_gpu_beside_a_joint_predictor(
+    model: ServingModel, tmp_path: Path
+) -> None:
+    cpu, gpu = OWN[0].workload.accelerator, world.device("Gpu-S")
+    assert set(model.devices) == {cpu.name, gpu.name}
+    assert model.manifest["devices"] == [cpu.name]
+    assert model.answers_jointly(gpu) and not model.answers_jointly(cpu)
+    # Profiled as well, and answered by the law of the corpus.
+    known = OF_GPU[0].workload
+    (answer,) = model.predict([known])
+    assert answer.time_s == pytest.approx(_law_s(known), rel=0.25)
+    members = ("efficiency",)
+    cpus_alone = ServingModel.load(train(OWN, tmp_path, members=members, folds=2))
+    assert model.predict([_own_workload()])[0].time_s == pytest.approx(
+        cpus_alone.predict([_own_workload()])[0].time_s
+    )
+    alone = ServingModel.load(train([*OWN, *OF_GPU], tmp_path, members=members, folds=2))
+    assert set(alone.manifest["devices"]) == {cpu.name, gpu.name}
+
+
+def test_members_learn_from_gpus_where_there_is_too_little_else() -> None:
+    assert learned_by_members([*OWN, *OF_GPU], jointly=True) == list(OWN)
+    assert learned_by_members([*OWN, *OF_GPU], jointly=False) == [*OWN, *OF_GPU]
+    for few in (OWN[:3], [replace(s, family="same") for s in OWN]):
+        assert learned_by_members([*few, *OF_GPU], jointly=True) == [*few, *OF_GPU]
+    assert answered_by_members(OF_GPU, jointly=True) == []
 
 
 def test_kinds_never_learned_about_fall_back(model: ServingModel) -> None:
