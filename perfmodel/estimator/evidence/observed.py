@@ -165,10 +165,11 @@ def _piece(
     chosen = rows[0].columns
     at = np.repeat([one.row for one in rows], len(chosen)), np.tile(chosen, len(rows))
     places, jobs = columns.take(chosen), [jobs[one.row] for one in rows]
+    slower = [steps.slowdowns[column] for column in chosen.tolist() if steps.slowdowns]
     return _Piece(
         steps=steps,
         at=at,
-        cells=step_cells(jobs, steps.parts.take(at), places, slowdowns=steps.slowdowns),
+        cells=step_cells(jobs, steps.parts.take(at), places, slowdowns=slower),
         laws=[one.law for one in rows if isinstance(one.law, Calibration)],
         own=np.repeat([bool(one.job and one.job.observations) for one in rows], len(chosen)),
         there=np.array(

@@ -250,7 +250,7 @@ def step_cells(
     jobs: Sequence[PreparedJob],
     parts: StepParts,
     columns: ReplicaColumns,
-    slowdowns: Sequence[Slowdown] = (),
+    slowdowns: Sequence[Sequence[Slowdown]] = (),
 ) -> StepCells:
     """Return predicted steps of jobs as the rows that a calibration reads, job by job.
 
@@ -262,13 +262,18 @@ def step_cells(
         Columns of shape (jobs x placements,).
     columns : ReplicaColumns
         Of any placements: what joins all their accelerators counts.
-    slowdowns : sequence of Slowdown
-        On each kind of accelerator, where there is one placement.
+    slowdowns : sequence of sequence of Slowdown
+        For each placement, on each of its kinds of accelerator; empty where nothing slows any.
     """
     places, groups = len(columns), columns.groups
-    said = [(one.samples, one.job.accumulation_steps, *_besides(one, slowdowns)) for one in jobs]
+    each = slowdowns or [()]
+    said = [
+        (one.samples, one.job.accumulation_steps, *_besides(one, slower))
+        for one in jobs
+        for slower in each
+    ]
     samples, micro_batches, host_s, input_s, window_share = np.repeat(
-        np.array(said, dtype=np.float64).T, places, axis=1
+        np.array(said, dtype=np.float64).T, places // len(each), axis=1
     )
     there = np.array([groups.ranks, columns.hosts, groups.largest_share], dtype=np.float64)
     ranks, hosts, largest_share = np.tile(there, len(jobs))

@@ -36,12 +36,12 @@ class Steps:
         Position on the ladder of evidence.
     nearest : sequence of tuple of str
         For each cell of a row what it rests on; empty where nothing is known of that.
-    neighbours : tuple of Neighbour
-        Of a single cell: what jobs on the same accelerators suffer.
-    neighbour_bytes : float
-        Of a single cell: memory that they hold of an accelerator, as far as it is known.
-    slowdowns : tuple of Slowdown
-        Of a single cell, of each kind of accelerator; may be empty where nothing slows it down.
+    neighbours : sequence of tuple of Neighbour
+        For each cell of a row what jobs on the same accelerators suffer; empty as well.
+    neighbour_bytes : sequence of float
+        Memory that they hold of an accelerator, as far as it is known; likewise.
+    slowdowns : sequence of tuple of Slowdown
+        Of each kind of accelerator; likewise, and where nothing slows a cell down.
     said : dict of (int, int) to tuple of str
         What was said of single cells, by their place.
     efficiency : ndarray or None
@@ -57,9 +57,9 @@ class Steps:
     half_width: FloatArray
     rung: npt.NDArray[np.int8]
     nearest: Sequence[tuple[str, ...]] = ()
-    neighbours: tuple[Neighbour, ...] = ()
-    neighbour_bytes: float = 0.0
-    slowdowns: tuple[Slowdown, ...] = ()
+    neighbours: Sequence[tuple[Neighbour, ...]] = ()
+    neighbour_bytes: Sequence[float] = ()
+    slowdowns: Sequence[tuple[Slowdown, ...]] = ()
     said: dict[tuple[int, ...], tuple[str, ...]] = field(default_factory=dict)
     efficiency: FloatArray | None = None
 
@@ -81,14 +81,15 @@ class Steps:
             rung=np.array([[RUNG[one.basis] for one in cells]], dtype=np.int8),
             said={(0, at): one.warnings for at, one in enumerate(cells) if one.warnings},
             nearest=[one.nearest for one in cells],
-            neighbours=cells[0].neighbours,
-            neighbour_bytes=cells[0].neighbour_bytes,
-            slowdowns=cells[0].slowdowns,
+            neighbours=[one.neighbours for one in cells],
+            neighbour_bytes=[one.neighbour_bytes for one in cells],
+            slowdowns=[one.slowdowns for one in cells],
         )
 
     def at(self, index: tuple[int, ...]) -> CellStep:
         """Return one cell as plain numbers."""
         efficiency = None if self.efficiency is None else float(self.efficiency[index])
+        column = index[-1]
         return CellStep(
             parts=self.parts.at(index),
             step_time_s=float(self.step_time_s[index]),
@@ -98,10 +99,10 @@ class Steps:
             half_width=float(self.half_width[index]),
             basis=LADDER[int(self.rung[index])],
             warnings=self.said.get(index, ()),
-            nearest=self.nearest[index[-1]] if self.nearest else (),
-            neighbours=self.neighbours,
-            neighbour_bytes=self.neighbour_bytes,
-            slowdowns=self.slowdowns,
+            nearest=self.nearest[column] if self.nearest else (),
+            neighbours=self.neighbours[column] if self.neighbours else (),
+            neighbour_bytes=self.neighbour_bytes[column] if self.neighbour_bytes else 0.0,
+            slowdowns=self.slowdowns[column] if self.slowdowns else (),
             efficiency=None if efficiency is None or math.isnan(efficiency) else efficiency,
         )
 

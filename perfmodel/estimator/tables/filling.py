@@ -21,7 +21,7 @@ from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.job_types.job_type_answers import type_estimate, type_steps
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.cells import Cell, Steps
+from perfmodel.estimator.placing.cells import Cell, CellStep, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.memory import NO_BOUNDS, replica_memory, tightest_memory
 from perfmodel.estimator.placing.placed import captured_step
@@ -280,7 +280,7 @@ class Filling:
         return errors
 
     def fill_others(self) -> list[tuple[int, int, PerfModelError]]:
-        """Answer all other cells one by one.
+        """Answer all other cells, each by itself; what is observed of a job changes them together.
 
         Returns
         -------
@@ -288,28 +288,38 @@ class Filling:
             Cells that cannot be answered.
         """
         refused = []
-        for column, (placement, beside) in enumerate(zip(self.resolved, self._beside, strict=True)):
-            if placement is None or beside is None:
+        for row, job in enumerate(self._prepared):
+            if job is None:
                 continue
-            for row, job in enumerate(self._prepared):
-                if job is None or (placement.is_plain and job.is_usual):
+            # By what replicas share out.
+            found: dict[int, dict[int, CellStep]] = defaultdict(dict)
+            for column, placement in enumerate(self.resolved):
+                beside = self._beside[column]
+                if placement is None or beside is None or (placement.is_plain and job.is_usual):
                     continue
                 known = [self._predictions[row].get(a.name) for a in placement.accelerators]
                 predictions = [one for one in known if one is not None]
                 if len(predictions) == len(known):
                     try:
-                        cell = Cell(job, placement, predictions, beside)
-                        self._fill_cell((row, column), cell)
+                        step = captured_step(Cell(job, placement, predictions, beside))
                     except PerfModelError as error:
                         refused.append((row, column, error))
-        return refused
+                    else:
+                        found[placement.fabric.plan.zero_stage][column] = step
+            for cells in found.values():
+                self._put_cells(row, job, cells)
+        return sorted(refused, key=lambda one: one[1])
 
-    def _fill_cell(self, at: tuple[int, int], cell: Cell) -> None:
-        steps = Steps.row([captured_step(cell)])
-        self._put([at[0]], [at[1]], [cell.prepared], steps)
-        bounds = self._bounds.get(at[0], NO_BOUNDS)
-        memory = tightest_memory(cell.prepared, cell.placement, steps.neighbour_bytes, bounds)
-        self._numbers["peak_bytes"][at], self._fits[at] = memory.peak_bytes, memory.fits
+    def _put_cells(self, row: int, job: PreparedJob, cells: Mapping[int, CellStep]) -> None:
+        """Take single cells of a row in, by their columns."""
+        self._put([row], [*cells], [job], Steps.row([*cells.values()]))
+        bounds = self._bounds.get(row, NO_BOUNDS)
+        for column, step in cells.items():
+            placement = self.resolved[column]
+            assert placement is not None
+            memory = tightest_memory(job, placement, step.neighbour_bytes, bounds)
+            at = row, column
+            self._numbers["peak_bytes"][at], self._fits[at] = memory.peak_bytes, memory.fits
 
     # -- the table ------------------------------------------------------------------------------
 

@@ -112,7 +112,7 @@ class Likeness:
         """
         by_subject = subject @ weights.sum(axis=1)
         by_partner = partner @ weights.sum(axis=0)
-        both = np.einsum("pi,ij,pj->p", subject, weights, partner, optimize=True)
+        both = ((subject @ weights) * partner).sum(axis=1)
         parts = self.subject * by_subject + self.partner * by_partner + self.both * both
         return np.asarray(self.constant * weights.sum() + parts)
 

@@ -143,11 +143,11 @@ def test_a_script_has_to_be_fed_and_waits_for_the_loaders_of_its_neighbours(esti
         prepared, placement = core.prepare(job), core.resolve(ONE)
         slow = (Slowdown(factor=2 * beside, factors=((BY_NEIGHBOURS, beside), ("limit", 2.0))),)
         columns = ReplicaColumns.of([placement])
-        cells = step_cells([prepared], StepParts.of(np.ones(1)), columns, slowdowns=slow)
+        cells = step_cells([prepared], StepParts.of(np.ones(1)), columns, slowdowns=[slow])
         assert cells.input_s == pytest.approx(times * expected_s)
         alone = single_step(prepared, StepNumbers(1.0), placement, slow)
         assert alone.input_s == pytest.approx(times * expected_s)
         # A placement that says what feeds it has been waited for already.
         stated = StepParts.of(np.ones(1), input_stall_s=np.ones(1))
-        assert step_cells([prepared], stated, columns, slowdowns=slow).input_s == 0.0
+        assert step_cells([prepared], stated, columns, slowdowns=[slow]).input_s == 0.0
         assert single_step(prepared, StepNumbers(1.0, 0.0, 1.0), placement, slow).input_s == 0.0

@@ -133,3 +133,21 @@ def test_unequal_accelerators_finish_together_when_the_batch_is_dealt(
     assert split("equal") == pytest.approx(2e-3)
     # 4,000 samples at 3 samples/us.
     assert split("proportional") == pytest.approx(4000 / 3e6, rel=1e-3)
+
+
+@pytest.mark.parametrize("script", [False, True])
+def test_each_placement_is_answered_beside_its_own_neighbours(
+    estimator: Estimator, script: bool
+) -> None:
+    job = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=64, script=script)
+    node = {"nodes": [{"accelerator": "V100-SXM2-16GB"}]}
+    partners: list[list[str]] = [[], ["LM (batch size 20)"], ["ResNet-50 (batch size 64)"]]
+    places = [parse_placement({**node, "shared_with": partner}) for partner in partners]
+    ranking = estimator.rank(job, places, RankQuestion(by=Criterion.THROUGHPUT))
+    assert len(ranking.best) == 3
+    for one in ranking.best:
+        assert [n.name for n in one.estimate.neighbours] == partners[one.placement]
+        alone = estimator.estimate(job, places[one.placement])
+        assert one.estimate.step_time_s == pytest.approx(alone.step_time_s, rel=1e-12)
+        assert one.estimate.throughput.low == pytest.approx(alone.throughput.low, rel=1e-12)
+        assert one.estimate.memory == alone.memory and one.estimate.warnings == alone.warnings
