@@ -1,6 +1,8 @@
-"""Time of a matrix and of a curve once the graphs of the jobs are known.
+"""Time of a matrix, a curve and a table of pairs once the graphs of the jobs are known.
 
-Limits on one core: 300 jobs x 67 placements in 1 s, a curve over 1 to 1,024 accelerators in 5 ms.
+Limits on one core: 300 jobs x 67 placements in 1 s, a curve over 1 to 1,024 accelerators in 5 ms,
+and Gavel's table of pairs, 26 scripts beside each of them on 3 kinds at 7 counts, in 5 s, of which
+one count is timed.
 Predictions on one accelerator are asked for once before (they are kept); what is timed is the
 placement floor. Run: ``python benchmarks/placements.py``.
 """
@@ -13,6 +15,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator import Estimator
@@ -20,11 +23,12 @@ from perfmodel.estimator.jobs.capture import capture_in_process
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.estimator.tables.curve import CurveQuestion
-from perfmodel.graph.job import Job
+from perfmodel.graph.job import Job, job_to_dict
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import Mode, Precision
 
 JOBS, PLACEMENTS, COUNTS = 300, 67, 1024
+SCRIPTS, PAIRED_KINDS, PAIRS_LIMIT_S = 26, 3, 5.0 / 7
 _KINDS = ("A100-SXM4-80GB", "H100-SXM5-80GB", "V100-SXM2-16GB", "T4", "A10")
 _FORMS = (
     "{0}", "2x{0}", "4x{0}", "8x{0}", "2x(4x{0})@eth-25g", "2x(8x{0})@ib-100g", "4x(8x{0})@ib-200g",
@@ -47,6 +51,15 @@ def main() -> None:
     estimator.curve(jobs[0], question)
     took = _best(lambda: estimator.curve(jobs[0], question))
     print(f"curve 1 to {COUNTS}: {1e3 * took:.1f} ms, {took / 5e-3:.2f} of the limit")
+    scripts = [replace(job, script=True) for job in jobs[:SCRIPTS]]
+    paired = [
+        parse_placement({"nodes": [{"accelerator": kind}], "shared_with": [job_to_dict(job)]})
+        for kind in _KINDS[:PAIRED_KINDS]
+        for job in jobs[:SCRIPTS]
+    ]
+    estimator.matrix(scripts, paired)
+    took = _best(lambda: estimator.matrix(scripts, paired))
+    print(f"pairs {SCRIPTS} x {len(paired)}: {took:.3f} s, {took / PAIRS_LIMIT_S:.2f} of the limit")
 
 
 def _job(batch_size: int) -> Job:
