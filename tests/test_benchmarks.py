@@ -71,9 +71,11 @@ def test_placements_are_timed(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
     module = _module("placements")
     module.JOBS, module.PLACEMENTS, module.COUNTS = 2, 3, 4
+    module.SCRIPTS, module.PAIRED_KINDS = 2, 1
     module.main()
-    matrix, curve = capsys.readouterr().out.splitlines()
+    matrix, curve, pairs = capsys.readouterr().out.splitlines()
     assert matrix.startswith("matrix 2 x 3: ") and curve.startswith("curve 1 to 4: ")
+    assert pairs.startswith("pairs 2 x 2: ")
 
 
 def _group(level: float, seed: int) -> Measured:
