@@ -291,6 +291,7 @@ class Filling:
         for row, job in enumerate(self._prepared):
             if job is None:
                 continue
+            bounds = self._bounds.get(row, NO_BOUNDS)
             # By what replicas share out.
             found: dict[int, dict[int, CellStep]] = defaultdict(dict)
             for column, placement in enumerate(self.resolved):
@@ -299,27 +300,20 @@ class Filling:
                     continue
                 known = [self._predictions[row].get(a.name) for a in placement.accelerators]
                 predictions = [one for one in known if one is not None]
-                if len(predictions) == len(known):
-                    try:
-                        step = captured_step(Cell(job, placement, predictions, beside))
-                    except PerfModelError as error:
-                        refused.append((row, column, error))
-                    else:
-                        found[placement.fabric.plan.zero_stage][column] = step
+                if len(predictions) < len(known):
+                    continue
+                try:
+                    step = captured_step(Cell(job, placement, predictions, beside))
+                    memory = tightest_memory(job, placement, step.neighbour_bytes, bounds)
+                except PerfModelError as error:
+                    refused.append((row, column, error))
+                    continue
+                found[placement.fabric.plan.zero_stage][column] = step
+                self._numbers["peak_bytes"][row, column] = memory.peak_bytes
+                self._fits[row, column] = memory.fits
             for cells in found.values():
-                self._put_cells(row, job, cells)
+                self._put([row], [*cells], [job], Steps.row([*cells.values()]))
         return sorted(refused, key=lambda one: one[1])
-
-    def _put_cells(self, row: int, job: PreparedJob, cells: Mapping[int, CellStep]) -> None:
-        """Take single cells of a row in, by their columns."""
-        self._put([row], [*cells], [job], Steps.row([*cells.values()]))
-        bounds = self._bounds.get(row, NO_BOUNDS)
-        for column, step in cells.items():
-            placement = self.resolved[column]
-            assert placement is not None
-            memory = tightest_memory(job, placement, step.neighbour_bytes, bounds)
-            at = row, column
-            self._numbers["peak_bytes"][at], self._fits[at] = memory.peak_bytes, memory.fits
 
     # -- the table ------------------------------------------------------------------------------
 
