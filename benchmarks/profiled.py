@@ -35,6 +35,7 @@ from perfmodel.records import StepRecord
 from perfmodel.store.artifacts import latest
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.training.adapt import adapt_model, usable_probes
+from perfmodel.training.learned_steps import read_learned, step_key
 
 #: A step is bound by its host where the device waits longer than this share of it.
 HOST_BOUND = 1.0 / 3.0
@@ -156,6 +157,11 @@ def main() -> None:
     found = judged(asked.device, asked.out, asked.models, asked.context_bytes)
     if not found:
         raise SystemExit(f"{asked.out} holds no steps of {asked.device}.")
+    version = latest(asked.models, "default").folder
+    samples = usable_probes(ProfileStore(asked.out), asked.device).samples
+    known = read_learned(version) or frozenset()
+    if learned := sum(step_key(one.model, one.step) in known for one in samples):
+        print(f"{version.name} has learned from {learned} of these steps: it is not judged by them")
     print(
         f"{'':<24} {'steps':>5} {'error':>7} {'median':>7} {'bias':>8} {'inside':>7} "
         f"{'memory':>9} {'off':>7}"

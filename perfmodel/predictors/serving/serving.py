@@ -74,7 +74,8 @@ class ServingModel:
     manifest : mapping
         What training wrote: scores, data digest, library versions.
     devices : mapping of str to AcceleratorSpec
-        Devices with training data, as they were measured.
+        Devices that were profiled, as they were measured; members answer for those that the
+        manifest names.
     absent : mapping of str to str
         Members that do not answer, with the reason.
     adapted : mapping of str to AcceleratorSpec

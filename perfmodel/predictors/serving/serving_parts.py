@@ -72,7 +72,7 @@ def load_joint_part(
 
 
 def read_devices(stored: Any, path: Path) -> dict[str, AcceleratorSpec]:
-    """Read the devices that members were trained on, by name.
+    """Read the devices that were profiled, by name, as they were measured.
 
     Raises
     ------
