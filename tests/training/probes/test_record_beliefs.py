@@ -107,3 +107,16 @@ def test_a_long_list_is_looked_at_evenly(
     order = measuring_order(joint, steps, measured=steps[:2])
     assert len(order) == len(set(order)) == 3
     assert set(order) <= {0, 5, 10, 15, 20}
+
+
+def test_where_records_scatter_further_ones_are_expected_to(joint: JointPredictor) -> None:
+    rng = np.random.default_rng(2)
+    odd = [replace(r, step_time_s=r.step_time_s * np.exp(rng.normal(0, 0.6))) for r in RECORDS[:12]]
+    adapted = joint.adapt(odd)
+    known = adapted.known_.records[NEW]
+    assert known.scatter > 1.5
+    usual = {**adapted.known_.records, NEW: replace(known, scatter=1.0)}
+    calm = adapted._knowing(replace(adapted.known_, records=usual))
+    steps = [one.step for one in RECORDS[12:]]
+    wide, narrow = (record_beliefs(one, steps)[0].covariance for one in (adapted, calm))
+    assert np.all(np.diag(wide) > 1.1 * np.diag(narrow))
