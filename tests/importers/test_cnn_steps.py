@@ -43,6 +43,21 @@ def test_profet_states_the_size_of_images(tmp_path):
     assert step.job.model_kwargs == {"img_size": 64}
 
 
+def test_keras_flattens_what_vgg_leaves_of_an_image(tmp_path):
+    rest = "T4,1,vgg11,train,fp32,16.0"
+    lines = [
+        f"{rest},{pixels},TF 2.5 Keras,9.0,profet_train_latency.parquet" for pixels in (32, 224)
+    ]
+    others = f"{rest},224,PyTorch CUDA 10.0,9.0,torchvision_gpu_forks.csv"
+    *keras, torch = read_cnn_steps(_table(tmp_path, *lines, others)).steps
+    assert [step.job.model for step in keras] == ["zoo/vgg"] * 2
+    assert [dict(step.job.model_kwargs) for step in keras] == [
+        {"depth": 11, "img_size": 32},
+        {"depth": 11},
+    ]
+    assert torch.job.model == "timm/vgg11"
+
+
 def test_what_is_not_understood_is_said(tmp_path):
     rest = "infer,fp32,8.0,224"
     found = read_cnn_steps(

@@ -64,6 +64,7 @@ PARAMETERS = {
     "bert-large-squad": (_bert(24, 1024), 335_150_082),
     "resnet18-cifar": (_resnet18_cifar(), 11_173_962),
     "resnet50-v1.5": (25_557_032, 25_557_032),
+    "vgg": (138_357_544, 138_357_544),
     "lstm-lm": (_lstm(33278, 650, 2), None),
     "megatron-gpt": (
         12 * 24 * 1024**2 + 13 * 24 * 1024 + (51200 + 1024) * 1024 + 2 * 1024,
@@ -89,6 +90,7 @@ def test_parameters(name: str) -> None:
 
 SMALL: dict[str, dict[str, Any]] = {
     "resnet18-cifar": {"img_size": 16},
+    "vgg": {"depth": 11, "img_size": 32, "num_classes": 10},
     "lstm-lm": {"vocab_size": 50, "hidden_size": 16},
     "megatron-gpt": {
         "num_layers": 2, "hidden_size": 32, "num_heads": 4, "vocab_size": 64, "max_positions": 16,
@@ -116,6 +118,12 @@ def test_a_step_lowers_the_loss(name: str) -> None:
     assert sum(losses[-3:]) < sum(losses[:3])
 
 
+@pytest.mark.parametrize(("pixels", "millions"), [(32, 32.2), (224, 132.9), (256, 164.3)])
+def test_vgg_grows_with_the_image(pixels: int, millions: float) -> None:
+    bundle = build_reference("vgg", {"depth": 11, "img_size": pixels}, batch_size=2)
+    assert bundle.parameter_count / 1e6 == pytest.approx(millions, abs=0.05)
+
+
 def test_sizes_are_arguments() -> None:
     kwargs = {"num_layers": 3, "hidden_size": 64, "num_heads": 4, "vocab_size": 100}
     bundle = build_reference("megatron-gpt", kwargs, batch_size=2, sequence_length=128)
@@ -127,6 +135,8 @@ def test_sizes_are_arguments() -> None:
     ("name", "kwargs", "length", "pointer"),
     [
         ("mlp", {"depth": 3}, None, "/job/model_kwargs/depth"),
+        ("vgg", {"depth": 12}, None, "/job/model_kwargs"),
+        ("vgg", {"img_size": 31}, None, "/job/model_kwargs"),
         ("mlp", {"hidden_size": 0}, None, "/job/model_kwargs/hidden_size"),
         ("mlp", {"num_layers": 10**6}, None, "/job/model_kwargs/num_layers"),
         ("mlp", {}, 7, "/job/sequence_length"),

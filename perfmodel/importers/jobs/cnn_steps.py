@@ -17,6 +17,10 @@ taken when PyTorch 1.2 and 1.8 were new. ``fp32`` is ``tf32`` where the accelera
 release used it without being asked: NVIDIA's TensorFlow 1.15, TensorFlow from 2.4 on, and PyTorch
 from 1.7 on, whose convolutions do. Rows of one point are one record, their median.
 
+Keras flattens what VGG's poolings leave, where the other tables pool it to 7 x 7; PROFET's rows of
+it are of ``zoo/vgg``. In its profiles of VGG11 the time of ``ResourceApplyGradientDescent`` grows with
+the image as weights do there, from 32 to 164 million.
+
 Left out: TensorRT (its rows do not say which accelerator of a family ran), XLA beside plain
 TensorFlow, Lua Torch without cuDNN, networks for which no reference workload stands, and jobs on
 several accelerators.
@@ -73,6 +77,8 @@ MODELS: Mapping[str, str] = MappingProxyType(
         "wideresnet1012": "timm/wide_resnet101_2",
     }
 )  # fmt: skip
+#: Depth of networks of which PROFET's rows are of ``zoo/vgg``.
+_KERAS_VGG = {f"vgg{depth}": depth for depth in (11, 13, 16, 19)}
 #: Input of networks whose usual one is not 224 pixels; the tables take it.
 _PIXELS = {"timm/inception_v3": 299, "timm/inception_v4": 299, "timm/inception_resnet_v2": 299}
 
@@ -150,10 +156,10 @@ def _step(row: Row, origin: Origin) -> PublishedStep:
     key = text(row, "model_key")
     if key not in MODELS:
         raise ValueError(f"no reference workload stands for {key!r}")
-    model, device = MODELS[key], text(row, "device")
+    device = text(row, "device")
     mode = Mode.INFERENCE if text(row, "mode") == "infer" else Mode.TRAINING
     source = text(row, "source_file").split(" ")[0]
-    pixels = _pixels(model, source, row["input"])
+    model, model_kwargs = _workload(key, source, row["input"])
     batch = count(row, "batch_global")
     spec = Catalog.default().get(DEVICES.get(device, device))
     software = software_of(text(row, "framework"))
@@ -162,7 +168,7 @@ def _step(row: Row, origin: Origin) -> PublishedStep:
         precision = Precision.TF32
     job = Job(
         model=model,
-        model_kwargs={"img_size": pixels} if pixels != _PIXELS.get(model, 224) else {},
+        model_kwargs=model_kwargs,
         mode=mode,
         batch_size=batch,
         precision=precision,
@@ -176,8 +182,12 @@ def _step(row: Row, origin: Origin) -> PublishedStep:
     )
 
 
-def _pixels(model: str, source: str, stated: object) -> int:
+def _workload(key: str, source: str, stated: object) -> tuple[str, dict[str, int]]:
+    """Return what stands for a network, and its arguments."""
+    model, keras = MODELS[key], source.startswith("profet")
     usual = _PIXELS.get(model, 224)
-    if source.startswith("profet"):
-        return int(str(stated))
-    return usual
+    pixels = int(str(stated)) if keras else usual
+    arguments = {"img_size": pixels} if pixels != usual else {}
+    if keras and key in _KERAS_VGG:
+        return "zoo/vgg", {"depth": _KERAS_VGG[key], **arguments}
+    return model, arguments

@@ -132,6 +132,7 @@ _WORKLOADS = {
     "transformer-translation": ("transformer", "language.translation:transformer_translation"),
     "transformer-xl-base": ("transformer-xl", "language.transformer_xl:transformer_xl_base"),
     "transformer-xl-large": ("transformer-xl", "language.transformer_xl:transformer_xl_large"),
+    "vgg": ("vgg", "vision.vgg:vgg"),
     "waveglow": ("waveglow", "audio.waveglow:waveglow"),
     "yolov3": ("yolo", "vision.yolo:yolov3"),
 }
