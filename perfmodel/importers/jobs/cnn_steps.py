@@ -18,8 +18,8 @@ release used it without being asked: NVIDIA's TensorFlow 1.15, TensorFlow from 2
 from 1.7 on, whose convolutions do. Rows of one point are one record, their median.
 
 Keras flattens what VGG's poolings leave, where the other tables pool it to 7 x 7; PROFET's rows of
-it are of ``zoo/vgg``. In its profiles of VGG11 the time of ``ResourceApplyGradientDescent`` grows with
-the image as weights do there, from 32 to 164 million.
+it are of ``zoo/vgg``. In its profiles of VGG11 the time of ``ResourceApplyGradientDescent`` grows
+with the image as weights do there, from 32 to 164 million.
 
 Left out: TensorRT (its rows do not say which accelerator of a family ran), XLA beside plain
 TensorFlow, Lua Torch without cuDNN, networks for which no reference workload stands, and jobs on
