@@ -14,7 +14,8 @@ export const MODELS = [
   "zoo/lstm-lm", "zoo/mask-rcnn", "zoo/megatron-gpt", "zoo/mlp", "zoo/mpt", "zoo/ncf", "zoo/opt",
   "zoo/recommender-autoencoder", "zoo/resnet18-cifar", "zoo/resnet50-v1.5", "zoo/retinanet",
   "zoo/sd15-unet", "zoo/sdxl-unet", "zoo/ssd300-resnet50", "zoo/switch", "zoo/tacotron2",
-  "zoo/transformer-translation", "zoo/transformer-xl-base", "zoo/transformer-xl-large", "zoo/waveglow",
+  "zoo/transformer-translation", "zoo/transformer-xl-base", "zoo/transformer-xl-large", "zoo/vgg",
+  "zoo/waveglow",
   "zoo/yolov3",
 ];
 
