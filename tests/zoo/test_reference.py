@@ -52,6 +52,13 @@ def _resnet18_cifar() -> int:
     return total + 512 * 10 + 10
 
 
+def _vgg16() -> int:
+    widths = (3, 64, 64, 128, 128, 256, 256, 256, *[512] * 6)
+    convolutions = sum(9 * i * o + o for i, o in zip(widths, widths[1:], strict=False))
+    dense = (512 * 7 * 7, 4096, 4096, 1000)
+    return convolutions + sum(i * o + o for i, o in zip(dense, dense[1:], strict=False))
+
+
 def _neumf() -> int:
     vectors = (138493 + 26744) * (64 + 128)
     deep = (256 * 256 + 256) + (256 * 128 + 128) + (128 * 64 + 64)
@@ -64,7 +71,7 @@ PARAMETERS = {
     "bert-large-squad": (_bert(24, 1024), 335_150_082),
     "resnet18-cifar": (_resnet18_cifar(), 11_173_962),
     "resnet50-v1.5": (25_557_032, 25_557_032),
-    "vgg": (138_357_544, 138_357_544),
+    "vgg": (_vgg16(), 138_357_544),
     "lstm-lm": (_lstm(33278, 650, 2), None),
     "megatron-gpt": (
         12 * 24 * 1024**2 + 13 * 24 * 1024 + (51200 + 1024) * 1024 + 2 * 1024,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
+from perfmodel.estimator.placing.memory import tightest_memory
+from perfmodel.estimator.tables import filling
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
@@ -97,6 +100,24 @@ def test_cells_of_a_job_that_is_known_by_a_name(
 ) -> None:
     places = (*PLAIN[:3], *SPECIAL, "T4", "A10+T4")
     _assert_cells_are_single_answers(estimator, [JOB_TYPE], places, {0: seen})
+
+
+def test_a_cell_whose_memory_cannot_be_told_costs_itself_alone(
+    estimator: Estimator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def second_untold(*question: Any) -> Any:
+        asked.append(question)
+        if len(asked) == 2:
+            raise InvalidInputError("its memory cannot be told")
+        return tightest_memory(*question)
+
+    placements = [parse_placement(place) for place in SPECIAL]
+    monkeypatch.setattr(filling, "tightest_memory", second_untold)
+    matrix = estimator.matrix([TRAINING], placements)
+    assert matrix.answered.tolist() == [[True, False, True]]
+    assert np.isfinite(matrix.peak_bytes).tolist() == [[True, False, True]]
 
 
 def test_cells_without_an_answer_have_no_parts(estimator: Estimator) -> None:

@@ -15,8 +15,7 @@ export const MODELS = [
   "zoo/recommender-autoencoder", "zoo/resnet18-cifar", "zoo/resnet50-v1.5", "zoo/retinanet",
   "zoo/sd15-unet", "zoo/sdxl-unet", "zoo/ssd300-resnet50", "zoo/switch", "zoo/tacotron2",
   "zoo/transformer-translation", "zoo/transformer-xl-base", "zoo/transformer-xl-large", "zoo/vgg",
-  "zoo/waveglow",
-  "zoo/yolov3",
+  "zoo/waveglow", "zoo/yolov3",
 ];
 
 /** Open models by the names that their hub gives them; others of it may be typed as well. */
