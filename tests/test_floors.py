@@ -20,6 +20,7 @@ FLOORS = {
     "perfmodel.json_values": 0,
     "perfmodel.lru": 0,
     "perfmodel.fair_queue": 0,
+    "perfmodel.child_modules": 0,
     "perfmodel.devices": 1,
     "perfmodel.client": 1,
     "perfmodel.engines": 1,

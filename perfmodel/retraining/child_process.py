@@ -6,7 +6,6 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import threading
 from collections import deque
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from typing import Any, Self
 import orjson
 import psutil
 
+from perfmodel.child_modules import module_command, module_environment
 from perfmodel.retraining.workplace import Workplace
 from perfmodel.store.retraining.retraining_records import Retraining
 
@@ -33,7 +33,8 @@ class ChildProcess:
     def __init__(self, claim: Retraining, place: Workplace) -> None:
         order = {"claim": asdict(claim), "place": place.to_dict()}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "perfmodel.retraining.child"],
+            module_command("perfmodel.retraining.child"),
+            env=module_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

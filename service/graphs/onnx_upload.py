@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import selectors
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
 
+from perfmodel.child_modules import module_command, module_environment
 from perfmodel.errors import UnsupportedOnnxError
 from perfmodel.estimator.captures.turns import Turns
 from perfmodel.estimator.jobs.capture_terms import CaptureBudget, CaptureUse, terms_of_request
@@ -65,11 +64,11 @@ def read_onnx(file: bytes, capture: Mapping[str, Any], most: CaptureBudget, turn
 @contextlib.contextmanager
 def _child() -> Iterator[subprocess.Popen[bytes]]:
     child = subprocess.Popen(
-        [sys.executable, "-m", "service.graphs.onnx_child"],
+        module_command("service.graphs.onnx_child"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        env=module_environment({"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}),
     )
     with child:
         try:

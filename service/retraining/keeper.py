@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 import subprocess
-import sys
 from typing import final
 
+from perfmodel.child_modules import module_command, module_environment
 from perfmodel.errors import InvalidInputError
 from perfmodel.retraining.settings import parse_settings
 from perfmodel.retraining.triggers import TriggerRules, look
@@ -118,7 +118,8 @@ class RetrainingKeeper(PollingThread):
             logger.info("a retraining waits; a process is started for it")
             command = command_of(self._database, self._settings)
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "perfmodel.cli", *command],
+                module_command("perfmodel.cli", *command),
+                env=module_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
             )

@@ -10,7 +10,6 @@ import logging
 import os
 import selectors
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from typing import Any, final
 
 import orjson
 
+from perfmodel.child_modules import module_command, module_environment
 from perfmodel.client.shadowing import ShadowReport
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.registry.file_store import LocalFiles
@@ -53,12 +53,11 @@ class ChildFailedError(Exception):
 @contextmanager
 def comparing_child(header: Mapping[str, Any]) -> Iterator[ComparingChild]:
     """Start a child; it is gone when the block ends."""
-    environment = {**os.environ, **dict.fromkeys(_ONE_THREAD, "1")}
     process = subprocess.Popen(
-        [sys.executable, "-m", "service.shadow.child"],
+        module_command("service.shadow.child"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=environment,
+        env=module_environment(dict.fromkeys(_ONE_THREAD, "1")),
     )
     child = ComparingChild(process)
     try:

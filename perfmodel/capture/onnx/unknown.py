@@ -10,7 +10,6 @@ import importlib.util
 import json
 import selectors
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -20,6 +19,7 @@ from perfmodel.capture.onnx.call import Call
 from perfmodel.capture.onnx.dtypes import DTYPE_OF_ONNX, ONNX_OF_DTYPE
 from perfmodel.capture.onnx.reading.bind import Binding
 from perfmodel.capture.onnx.reading.model import OnnxValueInfo
+from perfmodel.child_modules import module_command, module_environment
 from perfmodel.errors import MissingExtraError
 from perfmodel.graph.ir import AttrValue
 
@@ -81,7 +81,8 @@ class ShapeOracle:
             if importlib.util.find_spec("onnx") is None:
                 raise MissingExtraError("Shape inference of untranslated operators", extra="onnx")
             self._child = subprocess.Popen(
-                [sys.executable, "-m", _CHILD],
+                module_command(_CHILD),
+                env=module_environment(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -6,18 +6,17 @@ import contextlib
 import os
 import selectors
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
 import orjson
 
 from perfmodel import errors
+from perfmodel.child_modules import module_command, module_environment
 from perfmodel.errors import CaptureBudgetError, CaptureError, InvalidInputError, PerfModelError
 from perfmodel.estimator.jobs.capture_terms import LOOK_S, AbandonedError, CaptureBudget, CaptureUse
 from perfmodel.estimator.jobs.captured_step import CapturedStep
@@ -170,17 +169,11 @@ class _Reader:
 def _start() -> subprocess.Popen[bytes]:
     # It needs nothing of what this process was told, passwords of databases least of all.
     inherited = {name: v for name, v in os.environ.items() if not name.startswith("PERFMODEL_")}
-    places = (str(Path(errors.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", ""))
     return subprocess.Popen(
-        # Safe path: modules are never taken from the folder that it happens to run in.
-        [sys.executable, "-P", "-m", "perfmodel.estimator.captures.capture_worker"],
+        module_command("perfmodel.estimator.captures.capture_worker"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={
-            **inherited,
-            "PYTHONPATH": os.pathsep.join(place for place in places if place),
-            "OMP_NUM_THREADS": "1",
-        },
+        env=module_environment({"OMP_NUM_THREADS": "1"}, inherited=inherited),
         # Ctrl-C in the terminal is for the parent, which then ends the child.
         start_new_session=True,
     )

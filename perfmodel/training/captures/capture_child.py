@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -12,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+
+from perfmodel.child_modules import module_command, module_environment
 
 #: A capture takes 0.1 to 5 s; one that takes this long hangs.
 _MOST_SECONDS = 600.0
@@ -78,11 +78,11 @@ class CaptureChild:
     def _started(self) -> subprocess.Popen[bytes]:
         if self._child is None:
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "perfmodel.training.captures.capture_worker"],
+                module_command("perfmodel.training.captures.capture_worker"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                env=module_environment({"OMP_NUM_THREADS": "1"}),
             )
         return self._child
 
