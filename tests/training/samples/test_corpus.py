@@ -128,7 +128,7 @@ def test_a_damaged_sketch_is_made_again(cache: Path, tmp_path: Path) -> None:
 
 def test_a_worker_that_dies_costs_one_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A worker that cannot even start answers nothing: the job is a crash, not the run.
-    monkeypatch.setattr("perfmodel.training.captures.capture_child.sys.executable", "/bin/false")
+    monkeypatch.setattr("sys.executable", "/bin/false")
     jobs = {"a": _step().job, "b": _step("timm/resnet34").job}
     for engine in (LocalEngine(), LocalEngine(workers=2)):
         failures = CapturePool(tmp_path, engine=engine).run(jobs)
