@@ -18,9 +18,8 @@ def sia_jobs(
 ) -> dict[str, dict[str, Any]]:
     """Return applications as the service can be asked about them, by name.
 
-    One that no reference workload stands for, as yolov3, whose images change their size from batch
-    to batch, is asked by its name; the service then answers from what was observed of it. The
-    others are said to be scripts: they load, log and wait.
+    They are said to be scripts: they load, log and wait. An application without tables is asked by
+    its name; the service then answers from what was observed of it.
 
     Parameters
     ----------
@@ -37,18 +36,18 @@ def sia_jobs(
 
     Examples
     --------
-    >>> jobs = sia_jobs("T4", ["imagenet", "yolov3"])
+    >>> jobs = sia_jobs("T4", ["imagenet", "gpt"])
     >>> jobs["imagenet"]["model"], jobs["imagenet"]["precision"], jobs["imagenet"]["script"]
     ('zoo/resnet50-v1.5', 'amp_fp16', True)
-    >>> jobs["yolov3"]
-    {'job_type': 'yolov3', 'mode': 'training', 'batch_size': 1}
+    >>> jobs["gpt"]
+    {'job_type': 'gpt', 'mode': 'training', 'batch_size': 1}
     """
     return {name: _form(name, accelerator) for name in applications}
 
 
 def _form(name: str, accelerator: str) -> dict[str, Any]:
     trained = JOBS.get(name)
-    job = trained.job(1, precision_on(trained, accelerator)) if trained else None
-    if job is None:
+    if trained is None:
         return {"job_type": name, "mode": "training", "batch_size": 1}
+    job = trained.job(1, precision_on(trained, accelerator))
     return stated_fields(replace(job, script=True))

@@ -122,17 +122,11 @@ def test_loaders_of_many_accelerators_are_kept_apart(tmp_path: Path) -> None:
 
 def test_runs_out_of_memory_are_shortages(tmp_path: Path) -> None:
     short = {"status": "oom", "n_gpus": 2, "batch_global": 32.0, "throughput_steady": None}
-    found = read(tmp_path, short, short, {**short, "task": "maskrcnn"}, {})
+    found = read(tmp_path, short, short, {})
     (shortage,) = found.shortages
     assert (shortage.job.model, shortage.job.batch_size) == ("zoo/ssd300-resnet50", 16)
     assert (shortage.placement.accelerator_count, shortage.repeats) == (2, 2)
     assert (len(found.steps), len(found.placements), len(found.rejected)) == (1, 0, 0)
-
-
-def test_mask_rcnn_is_known_by_its_name(tmp_path: Path) -> None:
-    (placement,) = read(tmp_path, {"task": "maskrcnn"}).placements
-    assert (placement.job, placement.job_type) == (None, "maskrcnn")
-    assert placement.placement.accelerator_count == 1
 
 
 @pytest.mark.parametrize(

@@ -67,11 +67,15 @@ def test_ncf_is_that_of_movielens_1m(tmp_path: Path) -> None:
     assert bundle.parameter_count == (6040 + 3706) * (32 + 128) + deep + 65
 
 
-def test_a_model_without_fixed_inputs_has_no_job(tmp_path: Path) -> None:
+def test_yolov3_sees_images_of_their_mean_area(tmp_path: Path) -> None:
     _table(tmp_path, "yolov3", "quad", "1,8,0.4,0.001")
-    imported = read_sia(tmp_path)
-    assert imported.placements[0].job is None and not imported.steps
-    assert imported.placements[0].job_type == "sia/yolov3"
+    (step,) = read_sia(tmp_path).steps
+    side = step.job.model_kwargs["img_size"]
+    areas = [(32 * cells) ** 2 for cells in range(10, 20)]
+    assert side**2 == pytest.approx(sum(areas) / len(areas), rel=0.05)
+    # 20 classes in place of 80: 3 x 60 scores a cell fewer, of maps of 1024, 512, 256 channels.
+    bundle = build_reference("yolov3", step.job.model_kwargs, batch_size=1)
+    assert bundle.parameter_count == 61_949_149 - 3 * 60 * (1024 + 512 + 256 + 3)
 
 
 @pytest.mark.parametrize(

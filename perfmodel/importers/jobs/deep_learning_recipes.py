@@ -88,7 +88,14 @@ RECIPES: Mapping[tuple[str, str], Recipe] = MappingProxyType(
             "efficientnet-b4", "timm/efficientnet_b4", 380, None
         ),
         ("Detection/SSD", ""): _vision("ssd", "zoo/ssd300-resnet50", None, "momentum"),
-        ("Segmentation/MaskRCNN", ""): Recipe(name="maskrcnn", units=_IMAGES),
+        # Its inference waits for boxes to be suppressed and masks to be pasted, after the network.
+        ("Segmentation/MaskRCNN", ""): Recipe(
+            name="maskrcnn",
+            model="zoo/mask-rcnn",
+            units=_IMAGES,
+            optimizer="momentum",
+            modes=(Mode.TRAINING,),
+        ),
         ("LanguageModeling/BERT", "squad"): Recipe(
             name="bert_large_squad",
             model="zoo/bert-large-squad",

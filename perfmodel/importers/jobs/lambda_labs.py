@@ -58,15 +58,15 @@ class Task:
 
     Parameters
     ----------
-    model : str or None
-        Reference workload; None where there is none.
+    model : str
+        Reference workload.
     unit : str
         As the table writes it.
     software : mapping of str to str
         What it runs beside that of the container.
     """
 
-    model: str | None
+    model: str
     optimizer: str
     unit: str
     per_sample: float = 1.0
@@ -78,7 +78,7 @@ TASKS: Mapping[str, Task] = MappingProxyType(
     {
         "resnet50": Task(model="zoo/resnet50-v1.5", optimizer="momentum", unit="images/s"),
         "ssd": Task(model="zoo/ssd300-resnet50", optimizer="momentum", unit="images/s"),
-        "maskrcnn": Task(model=None, optimizer="momentum", unit="images/s"),
+        "maskrcnn": Task(model="zoo/mask-rcnn", optimizer="momentum", unit="images/s"),
         # FusedAdam and BertAdam both decouple the weight decay.
         "bert_base_squad": Task(
             model="zoo/bert-base-squad",
@@ -164,8 +164,8 @@ def read_lambda(path: Path) -> Imported:
     Returns
     -------
     Imported
-        Runs on one accelerator as steps, the others and Mask R-CNN as placements, those that
-        ran out of memory as shortages.
+        Runs on one accelerator as steps, the others as placements, those that ran out of memory
+        as shortages.
     """
     points: dict[_Point, list[_Run]] = {}
     short: dict[_Point, list[Origin]] = {}
@@ -181,11 +181,10 @@ def read_lambda(path: Path) -> Imported:
     placements: list[PublishedPlacement] = []
     catalog = Catalog.default()
     for point, runs in points.items():
-        origin, job = first[point], _job(point)
-        if point.gpus == 1 and job is not None:
-            steps.append(_step(point, job, runs, origin))
+        if point.gpus == 1:
+            steps.append(_step(point, runs, first[point]))
         else:
-            placements.append(_placement(point, job, runs, origin, catalog))
+            placements.append(_placement(point, runs, first[point], catalog))
     return Imported(
         steps=tuple(steps),
         placements=tuple(placements),
@@ -203,16 +202,14 @@ def _read(row: Row, origin: Origin) -> tuple[_Point, Origin, _Run | None]:
 def _shortages(
     short: Mapping[_Point, Sequence[Origin]], catalog: Catalog
 ) -> Iterator[PublishedShortage]:
-    """Yield the points where runs ended for want of memory, without those of unknown models."""
+    """Yield the points where runs ended for want of memory."""
     for point, origins in short.items():
-        job = _job(point)
-        if job is not None:
-            yield PublishedShortage(
-                job=job,
-                placement=Placement(nodes=(_node(point, catalog),)),
-                origin=origins[0],
-                repeats=len(origins),
-            )
+        yield PublishedShortage(
+            job=_job(point),
+            placement=Placement(nodes=(_node(point, catalog),)),
+            origin=origins[0],
+            repeats=len(origins),
+        )
 
 
 def _point(row: Row) -> _Point:
@@ -272,10 +269,8 @@ def _run(row: Row) -> _Run:
     )
 
 
-def _job(point: _Point) -> Job | None:
+def _job(point: _Point) -> Job:
     task = TASKS[point.task]
-    if task.model is None:
-        return None
     return Job(
         model=task.model,
         mode=Mode.TRAINING,
@@ -292,11 +287,11 @@ def _batch_size(point: _Point) -> int:
     return max(1, round(point.batch_global / point.gpus))
 
 
-def _step(point: _Point, job: Job, runs: Sequence[_Run], origin: Origin) -> PublishedStep:
+def _step(point: _Point, runs: Sequence[_Run], origin: Origin) -> PublishedStep:
     rates = [run.samples_per_second for run in runs]
     middle = statistics.median(rates)
     return PublishedStep(
-        job=job,
+        job=_job(point),
         accelerator=point.accelerator,
         samples_per_second=middle,
         origin=origin,
@@ -307,7 +302,7 @@ def _step(point: _Point, job: Job, runs: Sequence[_Run], origin: Origin) -> Publ
 
 
 def _placement(
-    point: _Point, job: Job | None, runs: Sequence[_Run], origin: Origin, catalog: Catalog
+    point: _Point, runs: Sequence[_Run], origin: Origin, catalog: Catalog
 ) -> PublishedPlacement:
     rate = statistics.median(run.samples_per_second for run in runs)
     settings = {
@@ -319,7 +314,7 @@ def _placement(
         **({"loader": point.loader} if point.loader else {}),
     }
     return PublishedPlacement(
-        job=job,
+        job=_job(point),
         job_type=point.task,
         batch_size=_batch_size(point),
         placement=Placement(nodes=(_node(point, catalog),)),

@@ -17,22 +17,20 @@ class Trained:
 
     Parameters
     ----------
-    model : str or None
-        Reference workload; None where the inputs are not fixed or not stated.
+    model : str
+        Reference workload.
     amp : bool
         Trained with fp16 casts (apex O1).
     """
 
-    model: str | None
+    model: str
     optimizer: str
     amp: bool = False
     model_kwargs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     sequence_length: int | None = None
 
-    def job(self, batch_size: int, precision: Precision) -> Job | None:
-        """Return the job on one accelerator; None where no graph stands for it."""
-        if self.model is None:
-            return None
+    def job(self, batch_size: int, precision: Precision) -> Job:
+        """Return the job on one accelerator."""
         return Job(
             model=self.model,
             model_kwargs=dict(self.model_kwargs),

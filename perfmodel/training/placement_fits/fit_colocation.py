@@ -67,10 +67,9 @@ def fit(data: Path, profiles: Path | None = None) -> dict[str, Any]:
     The two are fitted apart: a system that deals out cores obeys another law than an accelerator.
     """
     pairs, shares = read_pairs(data)
-    models = {trained.model: family for family, trained in JOBS.items()}
     constants = {
         **_fitted(pairs, shares, typical_share=TYPICAL_SHARE),
-        "models": models | {"zoo/transformer-translation": "Transformer"},
+        "models": {trained.model: family for family, trained in JOBS.items()},
     }
     rows, source = len(pairs), SOURCE
     if profiles is not None:

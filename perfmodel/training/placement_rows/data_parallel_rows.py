@@ -9,7 +9,6 @@ not in the tables; these facts are:
 - The Transformer-XL runs of the Lambda set were started without the option that wraps the model
   for several processes: with 2 GB of gradients they scale perfectly on machines where other jobs
   of a tenth of that take several times as long. Their replicas share nothing.
-- Mask R-CNN has no workload here; its parameters are counted by hand.
 """
 
 from __future__ import annotations
@@ -44,11 +43,9 @@ SETS = ("lambda", "deep-learning-examples")
 #: Source of own rows.
 OWN = "profiles"
 
-#: Trained parameters of jobs that have no workload: Mask R-CNN with R-50-FPN, whose stem and
-#: first stage are frozen.
+#: Trained parameters of jobs that have no workload.
 PARAMETERS: Mapping[str, float] = MappingProxyType(
     {
-        "maskrcnn": 44.2e6,
         "transformer-xl-base-adaptive": 192e6,
         "transformer-xl-large-adaptive": 257e6,
     }
