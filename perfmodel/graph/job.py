@@ -308,7 +308,9 @@ def type_label(job: Job) -> str:
 
 def own_batch(job: Job) -> int:
     """Return the batch of a job, which may stand in its name."""
-    return int(named_job(job.job_type or "", job.batch_size, job.mode)[1])
+    if job.job_type is None:
+        return job.batch_size
+    return int(named_job(job.job_type, job.batch_size, job.mode)[1])
 
 
 def _digest(content: bytes) -> str:

@@ -217,11 +217,24 @@ class Core:
             for prepared, spec in pairs
             for family in [self._sisters(spec)]
         }
-        each = [(prepared, spec) for prepared, family in groups.values() for spec in family]
+        # Beside a job of which a part is trained stands the whole one, where that is answered.
+        wholes = {
+            prepared.key: [self.prepare(prepared.whole_job)] if prepared.whole_job else []
+            for prepared, _ in groups.values()
+        }
+        each = [
+            (one, spec)
+            for prepared, family in groups.values()
+            for spec in family
+            for one in (prepared, *wholes[prepared.key])
+        ]
         answers = iter(self.model.predict([learned_step(*pair) for pair in each]))
         found = {}
         for prepared, family in groups.values():
-            own = [revised(prepared, spec, next(answers)) for spec in family]
+            own = []
+            for spec in family:
+                part, whole = next(answers), [(one, next(answers)) for one in wholes[prepared.key]]
+                own.append(revised(prepared, spec, part, *whole))
             for spec, prediction in zip(family, in_order(family, own), strict=True):
                 found[prepared.key, spec.name] = prediction
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -183,9 +183,9 @@ def guessed_cells(
         fabric=fabrics(columns),
         setting=settings(columns),
     )
-    # Replicas that do not wait for each other take what one of them takes.
+    # Replicas that do not wait for each other are taken to take what one of them takes.
     waits = wait_for_each_other(mode, columns.zero_stage)
-    return cells if waits else cells.on_one_accelerator()
+    return cells if waits else replace(cells, parts=cells.on_one_accelerator().parts)
 
 
 def observed_rows(

@@ -388,5 +388,5 @@ def _besides(prepared: PreparedJob, slowdowns: Sequence[Slowdown]) -> tuple[floa
     profile, input_s = prepared.step.profile, 0.0
     if prepared.job.script:
         input_s = prepared.collate_s * max([1.0, *(one.by_neighbours for one in slowdowns)])
-    host_s = max(profile.node_count, 1.0) * _HOST_S_PER_OPERATOR
+    host_s = max(prepared.step.host_calls, 1.0) * _HOST_S_PER_OPERATOR
     return host_s, input_s, max(profile.backward_share, _LEAST_WINDOW)

@@ -101,7 +101,7 @@ def _what_was_seen(prepared: PreparedJob, observed: ObservedJob | None) -> str:
 
 
 def _scaled(placement: ResolvedPlacement, prepared: PreparedJob, parts: StepNumbers) -> list[Stage]:
-    split = placement.is_split or prepared.has_plan_engine
+    split = placement.is_split or prepared.is_language_model
     with_overhead_s = parts.compute_s + parts.overhead_s
     exposed_s = with_overhead_s + parts.exposed_communication_s
     return [
@@ -312,7 +312,7 @@ def _predicted(
         last = "emulated arithmetic"
     elif by_engine:
         last = "law of tuned engines"
-    elif prepared.has_plan_engine:
+    elif prepared.is_language_model:
         last = "equations of language models"
     elif has_narrow_products(prepared, accelerator):
         last = "products in 8 bits"

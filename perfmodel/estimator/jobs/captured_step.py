@@ -93,6 +93,14 @@ class CapturedStep:
         once = self._captured.optimizer_share
         return once + (1.0 - once) * self.micro_batches + self._added
 
+    @cached_property
+    def host_calls(self) -> float:
+        """Operators that a host is taken to call.
+
+        As with time, adding gradients up counts no more than the updates that are left out.
+        """
+        return min(self.profile.node_count, self._captured.node_count * self.micro_batches)
+
     @property
     def _added(self) -> float:
         """What adding gradients up takes, over the step of one micro-batch."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -87,9 +87,21 @@ class PreparedJob:
         return constants_for(self.job)
 
     @cached_property
+    def is_language_model(self) -> bool:
+        """Whether the equations for plans know jobs like it, whatever part of it is trained."""
+        return is_language_model(self.job)
+
+    @cached_property
     def has_plan_engine(self) -> bool:
         """Whether the equations for plans, fitted on language models, answer for the job."""
-        return has_plan_engine(self.job)
+        return self.is_language_model and self.job.trains_all
+
+    @cached_property
+    def whole_job(self) -> Job | None:
+        """The job with all its parameters trained, where the equations answer for that alone."""
+        if self.job.trains_all or not self.is_language_model:
+            return None
+        return replace(self.job, adapter=None, frozen=None)
 
     @cached_property
     def is_usual(self) -> bool:
@@ -174,13 +186,12 @@ _DECODER_TYPES = frozenset(
 )  # fmt: skip
 
 
-def has_plan_engine(job: Job) -> bool:
-    """Tell whether the equations for plans, fitted on language models, answer for a job.
+def is_language_model(job: Job) -> bool:
+    """Tell whether a job is of those that the equations for plans were fitted on.
 
-    They were fitted on causal language models trained in 16 bits, all their parameters; the name or
-    config says so.
+    They are causal language models trained in 16 bits; the name or config says so.
     """
-    if job.mode is not Mode.TRAINING or not job.trains_all:
+    if job.mode is not Mode.TRAINING:
         return False
     if job.arithmetic in (Precision.FP32, Precision.TF32):
         return False

@@ -99,7 +99,8 @@ class ReplicaColumns:
             groups=groups,
             accelerators=[(spec,)] * len(counts),
             counts=[groups.ranks],
-            hosts=groups.hosts,
+            # Links may join hosts to one, for what is communicated: they are counted as stated.
+            hosts=np.ceil(groups.ranks / per_host),
             networks=[between if hosts > 1 else None for hosts in groups.hosts.tolist()],
             zero_stage=zero_stage,
         )

@@ -64,7 +64,7 @@ def tightest_memory(
     neighbour_bytes: float = 0.0,
     bounds: JobBounds = NO_BOUNDS,
 ) -> Memory:
-    """Return the memory of the accelerator with the least room.
+    """Return the memory of the accelerator that runs out most likely, then with the least room.
 
     Parameters
     ----------
@@ -78,10 +78,14 @@ def tightest_memory(
     estimates = [one.first for one in columns]
     if len(estimates) == 1 and not neighbour_bytes:
         return estimates[0]
-    least = min(estimates, key=lambda memory: memory.capacity_bytes - (memory.peak_bytes or 0.0))
-    if (least.peak_bytes or 0.0) + neighbour_bytes <= least.capacity_bytes or not neighbour_bytes:
-        return least
-    return replace(least, fits=False, oom_probability=1.0)
+    fullest = min(estimates, key=_left)
+    if neighbour_bytes > max(_left(fullest), 0.0):
+        return replace(fullest, fits=False, oom_probability=1.0)
+    return max(estimates, key=lambda memory: (memory.oom_probability or 0.0, -_left(memory)))
+
+
+def _left(memory: Memory) -> float:
+    return memory.capacity_bytes - (memory.peak_bytes or 0.0)
 
 
 #: Cells that were observed: a job at its batch, and where it ran.
@@ -144,11 +148,10 @@ def _counted_memory(
 ) -> MemoryColumns:
     """Return the memory of one accelerator, as much of it as the job gets, under a whole plan."""
     job, shape = prepared.job, None
-    if accelerator.kind == "tpu" and prepared.has_plan_engine:
-        # Steps of the captured program keep copies that a compiler fuses away: casts of scores over
-        # the vocabulary alone are several times as large.
+    if is_counted_compiled(prepared, accelerator):
         training = TransformerTraining.of(job)
         if training is not None:
+            training = replace(training, trained_share=prepared.trained_share)
             needed = compiled_memory_bytes(training, job_choice(job, plan))
             return compiled_columns(np.array([needed]), accelerator)
     if plan.expert > 1 or Offload.ACTIVATIONS in plan.offload:
@@ -161,10 +164,19 @@ def _counted_memory(
     )  # fmt: skip
 
 
+def is_counted_compiled(prepared: PreparedJob, accelerator: AcceleratorSpec) -> bool:
+    """Tell whether equations count the memory of a job, as a compiler leaves it.
+
+    Steps of the captured program keep copies that it fuses away: casts of scores over the
+    vocabulary alone are several times as large.
+    """
+    return accelerator.kind == "tpu" and prepared.is_language_model
+
+
 def replica_memory(
     prepared: PreparedJob, columns: ReplicaColumns, bounds: JobBounds = NO_BOUNDS
 ) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
-    """Return the memory of the accelerator with the least room of each placement.
+    """Return the memory of the accelerator of each placement, as :func:`tightest_memory` does.
 
     Returns
     -------
@@ -187,15 +199,15 @@ def replica_memory(
         replicas=replicas,
     )
     memory = replace(memory, bounds=bounds.elsewhere)
-    peak_bytes, fits = memory.peak_bytes, memory.fits
+    peak_bytes, runs_out = memory.peak_bytes, memory.oom_probability
     for name, there in bounds.there.items():
         on, known = np.array([spec.name == name for _, spec in held]), replace(memory, bounds=there)
         peak_bytes = np.where(on, known.peak_bytes, peak_bytes)
-        fits = np.where(on, known.fits, fits)
-    tightest = np.lexsort((memory.capacity_bytes - peak_bytes, place))[
+        runs_out = np.where(on, known.oom_probability, runs_out)
+    tightest = np.lexsort((memory.capacity_bytes - peak_bytes, -runs_out, place))[
         np.searchsorted(place, np.arange(len(columns)))
     ]
-    return peak_bytes[tightest], fits[tightest]
+    return peak_bytes[tightest], runs_out[tightest] <= 0.5
 
 
 def compiled_columns(needed_bytes: FloatArray, accelerator: AcceleratorSpec) -> MemoryColumns:

@@ -106,7 +106,7 @@ def placed_step(
     times = alone
     if slow:
         times = [time * one.factor for time, one in zip(alone, slow, strict=True)]
-    if placement.is_split or (placement.count > 1 and prepared.has_plan_engine):
+    if placement.is_split or (placement.count > 1 and prepared.is_language_model):
         slowed = float(np.max(times, axis=0)[0] / np.max(alone, axis=0)[0])
         found = _split(prepared, placement, times, slowed)
     else:

@@ -7,20 +7,21 @@ take, and whether they fit the memory.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
-from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed import corrected_at_batches
 from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of, tight_of
 from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.memory import compiled_columns
+from perfmodel.estimator.placing.memory import compiled_columns, is_counted_compiled
 from perfmodel.estimator.placing.split_replica import (
     SPLIT_BY_MEGATRON_WARNING,
     answered_parts,
@@ -29,13 +30,18 @@ from perfmodel.estimator.placing.split_replica import (
 )
 from perfmodel.estimator.single.plan_engine import needs_no_single, transformer_training
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, on_one_of_each
-from perfmodel.estimator.tables.goodput import ReplicaSteps, at_some_batches, bare_step
+from perfmodel.estimator.tables.goodput import (
+    ReplicaSteps,
+    at_some_batches,
+    bare_step,
+    one_micro_batch,
+)
 from perfmodel.features.arrays import BoolArray, FloatArray
 from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.memory.memory import (
-    MemoryColumns,
     expert_share,
+    has_copies,
     kept_otherwise,
     memory_columns,
 )
@@ -63,15 +69,16 @@ from perfmodel.types import Mode, Precision
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CapturedRoom:
-    """Memory of plans, from the captured step of one micro-batch without recomputation.
+    """Memory of plans, from captured steps of one micro-batch without recomputation.
 
-    Activations grow with the micro-batch, but for the copies of parameters that automatic mixed
-    precision makes. What recomputation leaves of them is told by the formulas for transformers,
-    which spares a capture for each way to recompute; of the copies it leaves those of one layer.
+    Between their batches activations grow with the micro-batch, but for the copies of parameters
+    that automatic mixed precision makes. What recomputation leaves of them is told by the formulas
+    for transformers, which spares a capture for each way to recompute; of the copies it leaves
+    those of one layer.
 
     Parameters
     ----------
-    prepared : PreparedJob
+    own : PreparedJob
         One micro-batch, nothing recomputed.
     placement : ResolvedPlacement
         Of its accelerators the one with the least room counts; its plan does not.
@@ -83,7 +90,7 @@ class CapturedRoom:
 
     core: Core
     training: TransformerTraining
-    prepared: PreparedJob
+    own: PreparedJob
     placement: ResolvedPlacement
     usual: Checkpointing
     observed: ObservedJob | None
@@ -97,18 +104,17 @@ class CapturedRoom:
         training: TransformerTraining,
         observed: ObservedJob | None,
     ) -> CapturedRoom:
-        """Capture what the memory of all plans follows from, where that is another step."""
+        """Capture what the memory of plans follows from, where that is another step."""
         job = replace(
             prepared.job,
             accumulation_steps=1,
             activation_checkpointing=False,
             selective_checkpointing=False,
         )
-        one = prepared if job == prepared.job else core.prepare(job)
         return cls(
             core=core,
             training=training,
-            prepared=one,
+            own=prepared if job == prepared.job else core.prepare(job),
             placement=placement,
             usual=job_choice(prepared.job, placement.fabric.plan).checkpointing,
             observed=observed,
@@ -117,28 +123,30 @@ class CapturedRoom:
     def __call__(self, choices: Sequence[PlanChoice]) -> PlanRoom:
         """Return the memory of some plans."""
         columns = PlanColumns.of(choices)
-        fixed = self._copied_share()
-        larger = columns.micro_batch / self.prepared.job.batch_size
-        one_layer = np.where(
-            columns.checkpointing == Checkpointing.FULL, 1.0 / self.training.shape.layers, 1.0
-        )
-        grown = (1 - fixed) * larger * self._left(columns) + fixed * one_layer
+        left = self._left(columns)
         needed, fits = np.zeros(len(choices)), np.ones(len(choices), dtype=np.bool_)
         kinds, bounds = self.placement.kinds, bounds_of(self.observed)
-        for rows, schedule, several in _alike(choices):
-            parts = self._parts(columns.take(rows), schedule, several=several)
-            for kind in kinds:
-                if kind.accelerator.kind == "tpu":
+        counted = [is_counted_compiled(self.own, kind.accelerator) for kind in kinds]
+        for prepared, rows, alike in self._alike(choices):
+            plans = columns.take(rows)
+            parts = _grown(
+                _parts(prepared, plans, alike), self._growth(prepared, plans, left[rows])
+            )
+            for kind, compiled in zip(kinds, counted, strict=True):
+                if compiled:
                     continue
-                found = self._on(kind, _grown(parts, grown[rows]), columns.data[rows])
+                found = memory_columns(
+                    parts, [kind.held] * len(rows),
+                    constants=prepared.memory_constants, replicas=plans.data,
+                )  # fmt: skip
                 found = replace(found, bounds=bounds.on(kind.accelerator))
                 needed[rows] = np.maximum(needed[rows], found.peak_bytes)
                 fits[rows] &= found.fits
-        for kind in kinds:
-            if kind.accelerator.kind == "tpu":
-                compiled = np.array([compiled_memory_bytes(self.training, c) for c in choices])
-                needed = np.maximum(needed, compiled)
-                found = compiled_columns(compiled, kind.held)
+        for kind, compiled in zip(kinds, counted, strict=True):
+            if compiled:
+                asked = np.array([compiled_memory_bytes(self.training, c) for c in choices])
+                needed = np.maximum(needed, asked)
+                found = compiled_columns(asked, kind.held)
                 fits &= replace(found, bounds=bounds.on(kind.accelerator)).fits
         room = float(min(kind.held.memory_bytes for kind in kinds))
         ran, ran_out = self._observed(choices, fits)
@@ -172,18 +180,30 @@ class CapturedRoom:
             found[1, row] = again <= self.usual and out.refuse(*cell)
         return found[0], found[1]
 
-    def _copied_share(self) -> float:
-        """Return the part of the activations that are parameters in 16 bits.
+    def _alike(
+        self, choices: Sequence[PlanChoice]
+    ) -> Iterator[tuple[PreparedJob, npt.NDArray[np.int64], _Alike]]:
+        """Yield the rows of plans that are alike, with the captured step of the nearest batch."""
+        batches = [choice.micro_batch for choice in choices]
+        captured = at_some_batches(self.core, self.own, batches)
+        known = np.log([one.job.batch_size for one in captured])
+        nearest = np.abs(np.log(batches)[:, None] - known).argmin(axis=1).tolist()
+        rows: dict[tuple[int, _Alike], list[int]] = defaultdict(list)
+        for row, choice in enumerate(choices):
+            recomputes = choice.checkpointing is Checkpointing.FULL
+            alike = _Alike(choice.plan.schedule, choice.micro_batches > 1, recomputes)
+            rows[nearest[row], alike].append(row)
+        for (at, alike), found in rows.items():
+            yield captured[at], np.array(found), alike
 
-        Experts are cast one by one, so that their copies do not stay.
-        """
-        profile = self.prepared.memory_profile
-        most = float(profile.activation_corners.max(initial=0.0))
-        is_mixed = self.prepared.job.arithmetic in (Precision.AMP_BF16, Precision.AMP_FP16)
-        if not is_mixed or most == 0:
-            return 0.0
-        cast = (1 - expert_share(self.prepared.job)) * profile.parameter_bytes / 2
-        return min(cast / most, 0.9)
+    def _growth(self, prepared: PreparedJob, plans: PlanColumns, left: FloatArray) -> FloatArray:
+        """Return how many times the activations of a captured step those of plans are."""
+        fixed = _copied_share(prepared)
+        larger = plans.micro_batch / prepared.job.batch_size
+        one_layer = np.where(
+            plans.checkpointing == Checkpointing.FULL, 1.0 / self.training.shape.layers, 1.0
+        )
+        return np.asarray((1 - fixed) * larger * left + fixed * one_layer)
 
     def _left(self, columns: PlanColumns) -> FloatArray:
         """Return the part of the activations that is left by what is recomputed."""
@@ -195,31 +215,52 @@ class CapturedRoom:
         again, once = (plan_memory(shape, c, numbers, fused).activations for c in (columns, plain))
         return np.asarray(again / once)
 
-    def _parts(self, plan: PlanColumns, schedule: Schedule, *, several: bool) -> MemoryParts:
-        profile = self.prepared.memory_profile
-        return memory_parts(
-            _with_gradients(profile) if several else profile,
-            MemoryPlan(
-                data=plan.data, tensor=plan.tensor, pipeline=plan.pipeline, context=plan.context,
-                expert=plan.expert, expert_share=expert_share(self.prepared.job),
-                zero_stage=plan.zero_stage, sequence_parallel=plan.sequence_parallel > 0,
-                micro_batches=plan.micro_batches, schedule=schedule,
-                virtual_stages=plan.virtual_stages, **kept_otherwise(None, self.prepared.job),
-            ),
-        )  # fmt: skip
 
-    def _on(self, kind: Kind, parts: MemoryParts, replicas: FloatArray) -> MemoryColumns:
-        constants = self.prepared.memory_constants
-        devices = [kind.held] * len(replicas)
-        return memory_columns(parts, devices, constants=constants, replicas=replicas)
+class _Alike(NamedTuple):
+    """What plans have in common whose memory is counted together.
+
+    Parameters
+    ----------
+    several : bool
+        Micro-batches in a step.
+    recomputes : bool
+        Whole layers.
+    """
+
+    schedule: Schedule
+    several: bool
+    recomputes: bool
 
 
-def _alike(choices: Sequence[PlanChoice]) -> list[tuple[npt.NDArray[np.int64], Schedule, bool]]:
-    """Return the rows of plans of one schedule, those of one and of several micro-batches apart."""
-    rows: dict[tuple[Schedule, bool], list[int]] = defaultdict(list)
-    for row, choice in enumerate(choices):
-        rows[choice.plan.schedule, choice.micro_batches > 1].append(row)
-    return [(np.array(found), *key) for key, found in rows.items()]
+def _parts(prepared: PreparedJob, plan: PlanColumns, alike: _Alike) -> MemoryParts:
+    """Return the memory of plans with the activations of a captured step."""
+    profile = prepared.memory_profile
+    job = replace(prepared.job, activation_checkpointing=alike.recomputes)
+    return memory_parts(
+        _with_gradients(profile) if alike.several else profile,
+        MemoryPlan(
+            data=plan.data, tensor=plan.tensor, pipeline=plan.pipeline, context=plan.context,
+            expert=plan.expert, expert_share=expert_share(job),
+            zero_stage=plan.zero_stage, sequence_parallel=plan.sequence_parallel > 0,
+            micro_batches=plan.micro_batches, schedule=alike.schedule,
+            virtual_stages=plan.virtual_stages, has_copies=has_copies(job),
+            **kept_otherwise(None, job),
+        ),
+    )  # fmt: skip
+
+
+def _copied_share(prepared: PreparedJob) -> float:
+    """Return the part of the activations of a step that are parameters in 16 bits.
+
+    Experts are cast one by one, so that their copies do not stay.
+    """
+    profile = prepared.memory_profile
+    most = float(profile.activation_corners.max(initial=0.0))
+    is_mixed = prepared.job.arithmetic in (Precision.AMP_BF16, Precision.AMP_FP16)
+    if not is_mixed or most == 0:
+        return 0.0
+    cast = (1 - expert_share(prepared.job)) * profile.parameter_bytes / 2
+    return min(cast / most, 0.9)
 
 
 def _with_gradients(profile: MemoryProfile) -> MemoryProfile:
@@ -270,8 +311,9 @@ class PredictedScale:
         It predicts at a few batches, each of which is captured.
         """
         within = [choice.micro_batch for choice in choices]
-        asked = at_some_batches(self.core, self.prepared, within)
-        known = ReplicaSteps.of(self.core, asked, self.placement)
+        own = one_micro_batch(self.core, self.prepared.job)
+        asked = at_some_batches(self.core, own, within)
+        known = ReplicaSteps.of(self.core, own, asked, self.placement)
         usual = job_choice(self.prepared.job, choices[0].plan).checkpointing
         alike = [replace(choice, checkpointing=usual) for choice in choices]
         fabric = self.placement.fabric
@@ -280,7 +322,8 @@ class PredictedScale:
         batch = np.array(within)
         accumulation = np.array([choice.micro_batches for choice in choices])
         single_s = known.single_s(batch, accumulation)
-        free_s = ReplicaSteps.free(self.core, asked, self.placement).single_s(batch, accumulation)
+        free = ReplicaSteps.free(self.core, own, asked, self.placement)
+        free_s = free.single_s(batch, accumulation)
         apart = [needs_no_single(self.prepared, training, one.plan) for one in choices]
         factor = single_s / np.where(apart, free_s, alone.step_time_s)
         # Replicas of language models that are not split are answered by the equations as well.
@@ -301,7 +344,7 @@ class PredictedScale:
         asked, within = self.placement.placement, [one.micro_batch for one in choices]
         return corrected_at_batches(
             self.core,
-            at_some_batches(self.core, self.core.prepare(self.job), within),
+            at_some_batches(self.core, one_micro_batch(self.core, self.job), within),
             self.observed,
             (self.core.resolve(replace(asked, plan=one.plan)) for one in choices),
             answered_parts(steps),

@@ -109,7 +109,7 @@ def single_with_plan_engine(
     Parameters
     ----------
     prepared : PreparedJob
-        One of :func:`~perfmodel.estimator.jobs.prepared_job.has_plan_engine`.
+        One that ``has_plan_engine``.
     prediction : Prediction
         Of the step on it.
     """

@@ -204,19 +204,43 @@ def _longer(prediction: Prediction, factor: float) -> Prediction:
     )
 
 
-def revised(prepared: PreparedJob, spec: AcceleratorSpec, prediction: Prediction) -> Prediction:
+def revised(
+    prepared: PreparedJob,
+    spec: AcceleratorSpec,
+    prediction: Prediction,
+    whole: tuple[PreparedJob, Prediction] | None = None,
+) -> Prediction:
     """Return the prediction of a whole step: all its micro-batches, and what a model cannot know.
 
     Parameters
     ----------
     prediction : Prediction
         Of :func:`learned_step`.
+    whole : tuple of (PreparedJob, Prediction) or None
+        The same of :attr:`.PreparedJob.whole_job`, where there is one: what is trained of it takes
+        as much of its step as is predicted.
 
     Raises
     ------
     ArithmeticError
         It is not finite, not positive or not in order.
     """
+    prediction = _of_all_micro_batches(prepared, spec, prediction)
+    if whole is not None:
+        of_all = _of_all_micro_batches(whole[0], spec, whole[1])
+        part = prediction.time_s / of_all.time_s
+        prediction = _longer(single_with_plan_engine(whole[0], spec, of_all), part)
+    elif prepared.has_plan_engine:
+        prediction = single_with_plan_engine(prepared, spec, prediction)
+    if has_engine_law(prepared.job, spec):
+        prediction = single_with_engine(prepared, spec, prediction)
+    return with_unsupported(prediction, prepared.job, spec)
+
+
+def _of_all_micro_batches(
+    prepared: PreparedJob, spec: AcceleratorSpec, prediction: Prediction
+) -> Prediction:
+    """Return the prediction of a whole step from that of :func:`learned_step`."""
     numbers = (prediction.low_s, prediction.time_s, prediction.high_s)
     if not (all(map(math.isfinite, numbers)) and 0 < numbers[0] <= numbers[1] <= numbers[2]):
         raise ArithmeticError(
@@ -224,10 +248,5 @@ def revised(prepared: PreparedJob, spec: AcceleratorSpec, prediction: Prediction
             "positive and in order."
         )
     prediction = with_narrow_products(prepared, spec, prediction)
-    if prepared.step.time_factor != 1.0:
-        prediction = _longer(prediction, prepared.step.time_factor)
-    if prepared.has_plan_engine:
-        prediction = single_with_plan_engine(prepared, spec, prediction)
-    if has_engine_law(prepared.job, spec):
-        prediction = single_with_engine(prepared, spec, prediction)
-    return with_unsupported(prediction, prepared.job, spec)
+    factor = prepared.step.time_factor
+    return prediction if factor == 1.0 else _longer(prediction, factor)

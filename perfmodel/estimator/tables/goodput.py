@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -29,9 +30,15 @@ from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.graph.job import Job
 from perfmodel.json_values import MAX_COUNT
 from perfmodel.placement.calibration.observation import RAN_OUT_S
+from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets
 from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.feeding.batch_split import AffineSteps
-from perfmodel.placement.feeding.goodput import BatchAdaptation, StepTimes, best_batch
+from perfmodel.placement.feeding.goodput import (
+    BatchAdaptation,
+    StepTimes,
+    best_batch,
+    candidates,
+)
 from perfmodel.placement.plans.plan_answer import job_choice, plan_answer
 from perfmodel.placement.topology.topology import BatchSplit
 from perfmodel.types import Mode
@@ -39,6 +46,9 @@ from perfmodel.types import Mode
 #: Of a batch that does not fit where it was taken to, this much is tried next at most; so near
 #: is looked for the largest that does.
 _FEWER = 0.97
+#: How far from its own batch a job is asked about at least, either way; and how many times as large
+#: as its neighbour the next batch is at most, where what is asked about leaves a choice.
+_FAR, _APART = 4, 8
 
 
 def best_goodput(
@@ -49,10 +59,10 @@ def best_goodput(
 ) -> Batch:
     """Return the batch of the greatest goodput of a job on a placement.
 
-    Its step is asked for at its own batch, a quarter and four times of it; in between and beyond,
-    its time on one accelerator and its memory are taken as affine in the batch. At its own batch
-    the step is predicted as :func:`.estimates.answer_cell` says, loading included; by as much as
-    that differs the steps of all batches do. What was observed corrects each of them as it does
+    Its step is asked for at its own batch and at some others, as far as batches are asked about and
+    fit; between neighbours its time on one accelerator is taken as affine in the batch. At its own
+    batch the step is predicted as :func:`.estimates.answer_cell` says, loading included; by as much
+    as that differs the steps of all batches do. What was observed corrects each of them as it does
     answers.
 
     Raises
@@ -61,12 +71,14 @@ def best_goodput(
         The job states no adaptation, does not train, or no batch lies within its bounds and fits.
     """
     stated = stated_adaptation(prepared.job, placement)
-    said = at_some_batches(core, prepared)
-    own, more = said[-2:]
+    own = one_micro_batch(core, prepared.job)
     room = BatchRoom(core=core, own=own, placement=placement, observed=observed)
-    bare = [bare_step(core, one) for one in said]
-    steps = ReplicaSteps.of(core, bare, placement)
-    known = answer_cell(core, bare[-2], placement)
+    most = room.most_samples()
+    within, _ = candidates(adaptation_of(stated, most), placement.count)
+    said = at_some_batches(core, own, within.tolist())
+    bare_own = bare_step(core, own)
+    steps = ReplicaSteps.of(core, bare_own, [bare_step(core, one) for one in said], placement)
+    known = answer_cell(core, bare_own, placement)
     affine_s = steps(np.array([own.job.batch_size]), np.array([1])).step_time_s
     factor = computing_s(known) / float(affine_s[0])
     # Loading takes as much longer as there are more samples.
@@ -82,7 +94,6 @@ def best_goodput(
         return corrected.step_time_s
 
     times = _that_fit(tight_of(observed), placement, step_times)
-    most = room.most_samples(more.job.batch_size)
     while True:
         found = best_batch(adaptation_of(stated, most), placement.count, times)
         if room.fits(found.batch_size, found.accumulation_steps):
@@ -111,15 +122,12 @@ class BatchRoom:
         answer = answer_cell(self.core, asked, self.placement, self.observed)
         return answer.memory.fits is not False
 
-    def most_samples(self, other: int) -> tuple[int, int]:
+    def most_samples(self) -> tuple[int, int]:
         """Return the largest micro-batch that is taken to fit, of one and of several in a step.
 
-        Parameters
-        ----------
-        other : int
-            A batch that is not the job's own: memory is taken as affine through both.
+        Memory is taken as affine through the job's own batch and four times of it.
         """
-        one, several = (self._most(other, micro_batches) for micro_batches in (1, 2))
+        one, several = (self._most(micro_batches) for micro_batches in (1, 2))
         return one, several
 
     def fewer_samples(self, most: tuple[int, int], found: Batch) -> tuple[int, int]:
@@ -130,8 +138,8 @@ class BatchRoom:
             fewer = self._edge(fails, micro_batches)
         return (fewer, most[1]) if micro_batches == 1 else (most[0], fewer)
 
-    def _most(self, other: int, micro_batches: int) -> int:
-        first = self.own.job.batch_size
+    def _most(self, micro_batches: int) -> int:
+        first, other = self.own.job.batch_size, _FAR * self.own.job.batch_size
         here, there = (self._room(batch, micro_batches) for batch in (first, other))
         most = max(int(first + here / max((here - there) / (other - first), 1.0)), 0)
         return tight_of(self.observed).fewer_samples(self.placement, micro_batches, most)
@@ -212,13 +220,16 @@ class ReplicaSteps:
 
     Parameters
     ----------
+    captured : sequence of PreparedJob
+        At growing batches; between neighbours, and beyond the ends, steps are affine.
     first, further : tuple of tuple of AffineSteps
-        Up to the job's own batch and from it on, of one accelerator of each kind: a step of one
-        micro-batch, and what each further micro-batch adds to it.
+        From each of them to the next, of one accelerator of each kind: a step of one micro-batch,
+        and what each further micro-batch adds to it.
     prepared : PreparedJob
-        At the job's own batch.
+        At the job's own batch, one micro-batch.
     """
 
+    captured: Sequence[PreparedJob]
     first: tuple[tuple[AffineSteps, ...], ...]
     further: tuple[tuple[AffineSteps, ...], ...]
     placement: ResolvedPlacement
@@ -226,7 +237,11 @@ class ReplicaSteps:
 
     @classmethod
     def of(
-        cls, core: Core, asked: Sequence[PreparedJob], placement: ResolvedPlacement
+        cls,
+        core: Core,
+        own: PreparedJob,
+        asked: Sequence[PreparedJob],
+        placement: ResolvedPlacement,
     ) -> ReplicaSteps:
         """Ask for steps on one accelerator of each kind; ``asked`` is as of the smallest batch."""
         if placement.fabric.plan.offload:
@@ -239,11 +254,15 @@ class ReplicaSteps:
         def alone_s(one: PreparedJob) -> list[float]:
             return [computing_s(answer) for answer in on_one_of_each(core, one, placement)]
 
-        return cls._through(core, asked, placement, alone_s)
+        return cls._through(core, own, asked, placement, alone_s)
 
     @classmethod
     def free(
-        cls, core: Core, asked: Sequence[PreparedJob], placement: ResolvedPlacement
+        cls,
+        core: Core,
+        own: PreparedJob,
+        asked: Sequence[PreparedJob],
+        placement: ResolvedPlacement,
     ) -> ReplicaSteps:
         """Return the same on accelerators that nothing limits or shares."""
 
@@ -252,12 +271,13 @@ class ReplicaSteps:
                 p.time_s for p in core.predictions([(one, of) for of in placement.accelerators])
             ]
 
-        return cls._through(core, asked, placement, alone_s)
+        return cls._through(core, own, asked, placement, alone_s)
 
     @classmethod
     def _through(
         cls,
         core: Core,
+        own: PreparedJob,
         asked: Sequence[PreparedJob],
         placement: ResolvedPlacement,
         alone_s: Callable[[PreparedJob], list[float]],
@@ -268,14 +288,14 @@ class ReplicaSteps:
         twice = [alone_s(core.prepare(one.job.at_batch(one.job.batch_size, 2))) for one in asked]
         added = [(np.array(two) - one).tolist() for one, two in zip(once, twice, strict=True)]
         return cls(
-            first=_lines(batches, once), further=_lines(batches, added),
-            placement=placement, prepared=asked[-2],
+            captured=asked, first=_lines(batches, once), further=_lines(batches, added),
+            placement=placement, prepared=own,
         )  # fmt: skip
 
     def __call__(self, batch: IntArray, accumulation: IntArray) -> StepParts:
         """Return the steps of batches and micro-batches of the same shape."""
         prepared, fabric = self.prepared, self.placement.fabric
-        training = transformer_training(prepared) if prepared.has_plan_engine else None
+        training = transformer_training(prepared) if prepared.is_language_model else None
         if training is None or self.placement.count == 1:
             return self.replicated(batch, accumulation, zero_stage=fabric.plan.zero_stage)
         choices = [
@@ -297,7 +317,7 @@ class ReplicaSteps:
         if zero_stage != self.placement.fabric.plan.zero_stage:
             groups, sharing = self.placement.fabric.world, None
         parts = replica_parts(
-            [self._at(self.first, batch)], groups, self.prepared.step.buckets,
+            [self._at(self.first, batch)], groups, self._buckets(batch),
             mode=Mode.TRAINING, zero_stage=zero_stage,
             straggler=self.prepared.straggler, sharing=sharing,
         )  # fmt: skip
@@ -305,9 +325,24 @@ class ReplicaSteps:
         further = (accumulation - 1) * self._at(self.further, batch)
         return replace(parts, compute_s=parts.compute_s + further)
 
+    def _buckets(self, batch: IntArray) -> GradientBuckets:
+        """Return the gradients of steps, whose shares are those of parts that are affine too."""
+        known = np.array([one.job.batch_size for one in self.captured])
+        before = self._segments(batch)
+        ends = known[before], known[before + 1]
+        part = np.clip((batch - ends[0]) / (ends[1] - ends[0]), 0.0, 1.0)
+        few, many = (self._at(self.first, one) for one in ends)
+        part = part * many / ((1 - part) * few + part * many)
+        buckets = GradientBuckets.join([one.step.buckets for one in self.captured])
+        return buckets.between(before, before + 1, part)
+
+    def _segments(self, batch: IntArray) -> IntArray:
+        """Return the position of the captured batch that lies before each, but not of the last."""
+        inner = [one.job.batch_size for one in self.captured[1:-1]]
+        return np.searchsorted(inner, batch, side="right")
+
     def _at(self, lines: tuple[tuple[AffineSteps, ...], ...], batch: IntArray) -> FloatArray:
-        is_more = batch >= self.prepared.job.batch_size
-        return np.where(is_more, self._on(lines[-1], batch), self._on(lines[0], batch))
+        return np.choose(self._segments(batch), [self._on(line, batch) for line in lines])
 
     def _on(self, lines: tuple[AffineSteps, ...], batch: IntArray) -> FloatArray:
         """Return how long the slowest computes, or all where unequal ones share proportionally."""
@@ -354,20 +389,37 @@ def stated_adaptation(job: Job, placement: ResolvedPlacement) -> Mapping[str, An
     return job.adaptation
 
 
-def at_some_batches(
-    core: Core, prepared: PreparedJob, within: Sequence[int] = ()
-) -> list[PreparedJob]:
-    """Return the job at a quarter of its batch, if there is one, its batch, and four times it.
+def one_micro_batch(core: Core, job: Job) -> PreparedJob:
+    """Return a job that updates its parameters after each micro-batch."""
+    return core.prepare(replace(job, accumulation_steps=1))
+
+
+def at_some_batches(core: Core, own: PreparedJob, within: Sequence[int]) -> list[PreparedJob]:
+    """Return a job of one micro-batch at some batches, so near that what lies between is affine.
+
+    They are its own, a quarter and four times of it at least; the ends are as far out as the
+    batches that are asked about, and some of these fill what lies far apart.
 
     Parameters
     ----------
     within : sequence of int
-        Batches that are asked about: the ends are as far out as these.
+        Batches that are asked about.
     """
-    job = replace(prepared.job, accumulation_steps=1)
-    own = job.batch_size
-    ends = min(max(1, own // 4), *within, own), max(4 * own, *within, own)
-    return [core.prepare(replace(job, batch_size=batch)) for batch in sorted({*ends, own})]
+    first = own.job.batch_size
+    ends = min(max(1, first // _FAR), *within), max(_FAR * first, *within)
+    known = sorted({*ends, first})
+    for few, many in pairwise(known.copy()):
+        known += _between(few, many, sorted({*within}))
+    return [core.prepare(replace(own.job, batch_size=batch)) for batch in sorted(known)]
+
+
+def _between(few: int, many: int, within: Sequence[int]) -> list[int]:
+    """Return batches that fill what lies between two, as near each other as these allow."""
+    inside = within[bisect_right(within, few) : bisect_left(within, many)]
+    if not inside or many <= _APART * few:
+        return []
+    middle = min(inside, key=lambda batch: abs(batch * batch - few * many))
+    return [*_between(few, middle, inside), middle, *_between(middle, many, inside)]
 
 
 def adaptation_of(stated: Mapping[str, Any], most_samples: tuple[int, int]) -> BatchAdaptation:

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.graph.job import Job
+from perfmodel.graph.job import Job, own_batch
 from perfmodel.graph.job_form import parse_job
 from perfmodel.json_values import (
     as_count,
@@ -212,8 +212,8 @@ def parse_observation(value: object, pointer: str, job: Job | None = None) -> Ob
         other = _observed_job(fields["job"], counts, f"{pointer}/job")
     measured = job if other is None else other
     if measured is not None:
-        of_job = {name: getattr(measured, name) for name in ("batch_size", "accumulation_steps")}
-        counts = of_job | counts
+        steps = measured.accumulation_steps
+        counts = {"batch_size": own_batch(measured), "accumulation_steps": steps} | counts
     elif "batch_size" not in counts:
         raise _missing("batch_size", pointer)
     return Observation(

@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from perfmodel.features.arrays import FloatArray, Numbers
+from perfmodel.features.arrays import FloatArray, IntArray, Numbers
 from perfmodel.placement.collectives.collective_constants import Collective
 from perfmodel.placement.collectives.collectives import collective_time_s
 from perfmodel.placement.data_parallel.data_parallel_constants import DataParallelConstants
@@ -92,6 +92,23 @@ class GradientBuckets:
         others = [one.name for one in fields(cls) if one.name not in groups]
         joined = {name: np.concatenate([getattr(job, name) for job in jobs]) for name in others}
         return cls(**groups, **joined)
+
+    def between(self, first: IntArray, second: IntArray, part: FloatArray) -> GradientBuckets:
+        """Return rows between rows of jobs that share equal gradients.
+
+        Parameters
+        ----------
+        first, second : ndarray of int, shape (rows,)
+            Positions of the jobs.
+        part : ndarray, shape (rows,)
+            How far each lies from the first, 0, to the second, 1.
+        """
+        columns = {}
+        for one in fields(self):
+            value = getattr(self, one.name)
+            far = part.reshape(-1, *(1,) * (value.ndim - 1))
+            columns[one.name] = (1 - far) * value[first] + far * value[second]
+        return GradientBuckets(**columns)
 
     def spread(self, dimensions: int) -> GradientBuckets:
         """Return the same with axes of length one after that of the jobs.

@@ -269,13 +269,6 @@ def memory_plan(plan: Plan | None, accelerator_count: int, job: Job | None = Non
         Its accumulation steps are the micro-batches of a pipeline.
     """
     plan = plan or Plan()
-    # Parameters in 16 bits stay until the backward pass; recomputed ones do not.
-    has_copies = (
-        job is not None
-        and job.mode is Mode.TRAINING
-        and job.arithmetic.is_autocast
-        and not job.activation_checkpointing
-    )
     others = plan.tensor * plan.pipeline * plan.context
     return MemoryPlan(
         data=float(plan.data or max(1, accelerator_count // others)),
@@ -290,8 +283,18 @@ def memory_plan(plan: Plan | None, accelerator_count: int, job: Job | None = Non
         schedule=plan.schedule,
         virtual_stages=float(plan.virtual_stages),
         **kept_otherwise(plan, job),
-        has_copies=has_copies,
+        has_copies=job is not None and has_copies(job),
     )
+
+
+def has_copies(job: Job) -> bool:
+    """Tell whether a step keeps its parameters in 16 bits until the backward pass.
+
+    Those of layers that are computed again are cast again.
+    """
+    if job.mode is not Mode.TRAINING or job.activation_checkpointing:
+        return False
+    return job.arithmetic.is_autocast
 
 
 def kept_otherwise(plan: Plan | None, job: Job | None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from perfmodel.estimator.job_types.job_type_answers import answer_of_type
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.estimator.tables.ranking import Criterion, RankQuestion
 from perfmodel.graph.job import Job
-from perfmodel.placement.calibration.observation import Observation
+from perfmodel.placement.calibration.observation import Observation, parse_observations
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import Basis, Mode
@@ -124,6 +124,16 @@ def test_the_batch_may_stand_in_the_name(ask) -> None:
     assert answer.throughput.samples_per_second == pytest.approx(64 / answer.step_time_s)
 
 
+def test_an_observation_has_the_batch_that_stands_in_the_name(ask) -> None:
+    named = Job(job_type="mystery (batch size 64)", mode=Mode.TRAINING, batch_size=512)
+    stated = {"placement": HOST, "step_time_s": 0.2}
+    [told] = parse_observations([stated], named)
+    assert told.batch_size == 64
+    answer = ask(HOST, job=named, observed=[told])
+    assert answer.basis is Basis.MEASURED
+    assert answer.step_time_s == pytest.approx(0.2, rel=0.05)
+
+
 def test_micro_batches_add_up(ask) -> None:
     one, two = ask(HOST), ask(HOST, job=replace(JOB, accumulation_steps=2))
     # Twice the work, the gradients once.
@@ -139,8 +149,19 @@ def test_replicas_of_inference_do_not_wait(ask) -> None:
     one, four = (ask(place, job=serving, observed=observed) for place in ("V100-SXM2-16GB", HOST))
     assert four.sync_time_s == 0
     assert four.throughput.samples_per_second == pytest.approx(
-        4 * one.throughput.samples_per_second
+        4 * one.throughput.samples_per_second, rel=1e-3
     )
+
+
+def test_what_serving_reached_on_several_is_answered_there(ask) -> None:
+    serving = replace(JOB, mode=Mode.INFERENCE)
+    observed = [seen("V100-SXM2-16GB", 32, 0.1, None), seen(HOST, 32, 0.15, None)]
+    places = ("V100-SXM2-16GB", HOST, "8xV100-SXM2-16GB")
+    one, four, eight = (ask(place, job=serving, observed=observed) for place in places)
+    assert one.step_time_s == pytest.approx(0.1, rel=0.05)
+    assert four.step_time_s == pytest.approx(0.15, rel=0.05)
+    assert [one.basis, four.basis] == [Basis.MEASURED] * 2
+    assert eight.basis is not Basis.MEASURED
 
 
 def test_training_is_not_what_serving_of_the_same_name_takes(ask) -> None:

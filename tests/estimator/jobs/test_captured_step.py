@@ -78,6 +78,16 @@ def test_the_job_of_one_micro_batch_is_its_own_graph(estimator: Estimator) -> No
     assert told.step.time_factor == 1.0
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_more_micro_batches_never_lower_what_a_script_gets_done(
+    estimator: Estimator, optimizer: str
+) -> None:
+    placement = parse_placement("H100-SXM5-80GB")
+    jobs = [replace(_job(count), optimizer=optimizer, script=True) for count in (1, 2, 4, 16)]
+    rates = [estimator.estimate(job, placement).throughput.samples_per_second for job in jobs]
+    assert rates == sorted(rates)
+
+
 def test_time_rises_with_the_micro_batches(estimator: Estimator) -> None:
     placement = parse_placement("2x(8xA100-SXM4-80GB)@8xib-200g tp=8 pp=2")
     times = [estimator.estimate(_job(n), placement).step_time_s for n in (1, 2, 8, 64, 1024)]

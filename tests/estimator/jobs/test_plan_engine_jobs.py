@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfmodel.estimator.jobs.prepared_job import has_plan_engine
+from perfmodel.estimator.jobs.prepared_job import is_language_model
 from perfmodel.graph.job import Job
 from perfmodel.types import Mode, Precision
 
@@ -21,4 +21,4 @@ def test_mixtures_are_language_models_too(kind: str, *, answered: bool) -> None:
         hf_config={"model_type": kind}, mode=Mode.TRAINING, precision=Precision.AMP_BF16,
         sequence_length=128,
     )  # fmt: skip
-    assert has_plan_engine(job) is answered
+    assert is_language_model(job) is answered

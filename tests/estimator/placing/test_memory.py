@@ -108,6 +108,43 @@ def test_a_search_counts_memory_as_single_answers_do(estimator: Estimator) -> No
         assert plan.step_time_s == pytest.approx(answer.step_time_s, rel=0.1)
 
 
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.AMP_BF16])
+def test_a_search_fits_what_single_answers_say_fits(
+    estimator: Estimator, precision: Precision
+) -> None:
+    job, host = replace(JOB, precision=precision, batch_size=1), parse_placement("4xTPU-v5e")
+    plans = estimator.search(job, host, global_batch=256, most=4).plans
+    assert plans
+    for plan in plans:
+        choice = plan.choice
+        asked = replace(
+            job,
+            batch_size=choice.micro_batch,
+            accumulation_steps=choice.micro_batches,
+            activation_checkpointing=choice.checkpointing is Checkpointing.FULL,
+            selective_checkpointing=choice.checkpointing is Checkpointing.SELECTIVE,
+        )
+        answer = estimator.estimate(asked, replace(host, plan=choice.plan))
+        assert answer.memory.fits
+        assert plan.memory_bytes == pytest.approx(answer.memory.peak_bytes, rel=0.15)
+
+
+@pytest.mark.parametrize("kinds", [("4xL4", "4xRTX-3090"), ("RTX-3090", "TPU-v5e")])
+def test_of_unlike_hosts_the_one_that_runs_out_first_is_told(
+    estimator: Estimator, kinds: tuple[str, str]
+) -> None:
+    for batch in (8, 16, 24, 32, 48):
+        job = replace(JOB, precision=Precision.FP32, batch_size=batch)
+        either = [
+            estimator.estimate(job, parse_placement(f"{a}+{b}@eth-100g")).memory
+            for a, b in (kinds, kinds[::-1])
+        ]
+        assert either[0] == either[1]
+        alone = [estimator.estimate(job, parse_placement(one)).memory for one in kinds]
+        known = [one.oom_probability for one in alone if one.oom_probability is not None]
+        assert either[0].oom_probability == pytest.approx(max(known), abs=0.02)
+
+
 def test_memory_is_that_of_the_count_whatever_was_asked_before(estimator: Estimator) -> None:
     # Replicas of a recommender divide its data set: each holds less, the more there are.
     job = Job(model="zoo/ncf", mode=Mode.TRAINING, batch_size=64)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.estimator import Estimator
+from perfmodel.estimator.jobs.capture import capture_in_process
+from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.graph.job import Job
 from perfmodel.graph.training_options.mixed_precision import MixedPrecision
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.parse import format_placement, parse_placement
+from perfmodel.requests import parse_job
 from perfmodel.types import Basis, Mode, Precision
 
 #: 67 MB of parameters and as much of gradients, in fp32.
@@ -22,6 +26,11 @@ LANGUAGE = Job(
     sequence_length=128, accumulation_steps=2, optimizer="adam",
     model_kwargs={"num_layers": 4, "hidden_size": 1024, "num_heads": 16},
 )  # fmt: skip
+MODELS = Path(__file__).resolve().parents[3] / "models"
+LLAMA = {
+    "model_type": "llama", "hidden_size": 512, "intermediate_size": 1376, "vocab_size": 8192,
+    "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 4,
+}  # fmt: skip
 
 
 def _on(estimator: Estimator, placement: str, job: Job = JOB) -> Estimate:
@@ -157,3 +166,28 @@ def test_one_token_in_inference_is_said_to_have_none_before_it(estimator: Estima
 
     assert said(1)
     assert not said(2)
+
+
+@pytest.mark.parametrize("placement", ["A100-SXM4-80GB", "4xA100-SXM4-80GB zero=3", "TPU-v5p"])
+def test_training_less_of_a_language_model_takes_no_longer(placement: str) -> None:
+    library = GraphLibrary(capture=capture_in_process)
+    shipped = Estimator.from_folder(MODELS, graphs=library)
+    adapter = {"peft_type": "LORA", "r": 8, "target_modules": ["q_proj", "v_proj"]}
+    first = [f"model.layers.{n}.*" for n in range(2)]
+    asked = [{}, {"frozen": first[:1]}, {"frozen": first}, {"adapter": adapter}]
+    answers = [
+        shipped.estimate(
+            parse_job(
+                {
+                    "hf_config": LLAMA, "mode": "training", "precision": "bf16",
+                    "optimizer": "adamw", "batch_size": 4, "sequence_length": 256, **trained,
+                }
+            ),
+            parse_placement(placement),
+        )
+        for trained in asked
+    ]  # fmt: skip
+    times = [answer.step_time_s for answer in answers]
+    assert times == sorted(times, reverse=True)
+    peaks = [_peak(answer) for answer in answers]
+    assert peaks == sorted(peaks, reverse=True)

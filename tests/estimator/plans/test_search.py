@@ -117,6 +117,30 @@ def test_plans_of_other_batches_than_the_job_has_take_as_long_as_their_answers()
         assert plan.step_time_s == pytest.approx(answer.step_time_s, rel=0.1)
 
 
+@pytest.mark.parametrize("batch_size", [1, 128])
+def test_a_search_does_not_ask_at_which_batch_the_job_is_stated(batch_size: int) -> None:
+    shipped = Estimator.from_folder(MODELS, graphs=GraphLibrary(capture=capture_in_process))
+    stated = {"precision": "amp_bf16", "sequence_length": 128, "optimizer": "adamw"}
+    # BERT's head of spans: no language model of those that the equations were fitted on.
+    job = {"model": "zoo/bert-base-squad", "mode": "training", "batch_size": batch_size, **stated}
+    host = parse_placement("4xA100-SXM4-80GB")
+    for plan in shipped.search(parse_job(job), host, global_batch=512, most=3).plans:
+        answer = _answer(shipped, plan, host, parse_job(job))
+        assert plan.step_time_s == pytest.approx(answer.step_time_s, rel=0.05)
+        assert plan.memory_bytes == pytest.approx(answer.memory.peak_bytes, rel=0.05)
+
+
+def test_copies_of_weights_are_counted_once_for_all_micro_batches(estimator: Estimator) -> None:
+    job = replace(JOB, precision=Precision.AMP_BF16, batch_size=1)
+    host = parse_placement("4xA100-SXM4-80GB")
+    plans = estimator.search(job, host, global_batch=64, most=40).plans
+    deep = [one for one in plans if one.choice.plan.pipeline > 1 and one.choice.plan.tensor == 1]
+    assert deep
+    for plan in deep:
+        answer = _answer(estimator, plan, host, job)
+        assert plan.memory_bytes == pytest.approx(answer.memory.peak_bytes, rel=0.1)
+
+
 def test_jobs_that_the_equations_were_not_fitted_on_keep_to_their_predictions(
     estimator: Estimator,
 ) -> None:

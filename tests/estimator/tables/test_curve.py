@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.topology.parse import parse_placement
-from perfmodel.types import Mode, Precision
+from perfmodel.types import Basis, Mode, Precision
 
 JOB = Job(model="zoo/two", mode=Mode.TRAINING, batch_size=2000)
 
@@ -49,6 +51,18 @@ def test_its_points_are_those_of_single_answers(estimator: Estimator) -> None:
         said = {text for point in points for text in point.warnings}
         assert set(curve.warnings) == said
         assert any("No network" in text for text in said)
+
+
+@pytest.mark.parametrize("kind", ["GB200", "TPU-v4"])
+def test_hosts_that_links_join_are_counted_as_stated(estimator: Estimator, kind: str) -> None:
+    placement = parse_placement(f"2x(4x{kind})")
+    seen = (replace(_seen("A100", 4e-3), placement=placement),)
+    question = CurveQuestion(accelerator=kind, counts=(8,), per_host=4)
+    single = estimator.estimate(JOB, placement, seen)
+    assert single.basis is Basis.MEASURED
+    curve = estimator.curve(JOB, question, seen)
+    assert curve.basis == (single.basis,)
+    assert curve.step_time_s[0] == pytest.approx(single.step_time_s, rel=1e-12)
 
 
 def test_what_does_not_fit_is_said(estimator: Estimator) -> None:

@@ -93,6 +93,21 @@ def test_the_best_batch_takes_as_long_as_its_own_answer(
     assert found.score == pytest.approx(batch.samples_per_second * batch.efficiency)
 
 
+@pytest.mark.parametrize("zero_stage", [0, 1])
+def test_the_best_batch_hardly_depends_on_the_one_that_is_stated(
+    estimator: Estimator, zero_stage: int
+) -> None:
+    place = f"8xA10 zero={zero_stage}"
+    found = [_best(estimator, replace(IMAGES, batch_size=n), place)[1] for n in (1, 32, 256)]
+    for batch in found:
+        asked = replace(
+            IMAGES, batch_size=batch.batch_size, accumulation_steps=batch.accumulation_steps
+        )
+        answer = estimator.estimate(asked, parse_placement(place))
+        assert batch.step_time_s == pytest.approx(answer.step_time_s, rel=0.05)
+        assert batch.goodput == pytest.approx(found[1].goodput, rel=0.05)
+
+
 def test_what_slows_a_job_down_lowers_its_goodput(estimator: Estimator) -> None:
     scores = [
         _best(estimator, IMAGES, placement)[0].score
