@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -48,6 +49,9 @@ def capture(
     recorder = Recorder(most_nodes=most_nodes)
     try:
         program = on_meta(program)
+    except Exception as error:
+        raise CaptureError(_reason(error)) from error
+    try:
         _warm_up_optimizer(program)
         parts = Parts.of(program.module)
         _enter_known_tensors(recorder, program, parts)
@@ -88,12 +92,27 @@ def capture_module(
     ['t', 'addmm']
     """
     loss = make_program_kwargs.pop("loss", None)
-    try:
-        module, args, kwargs, loss = meta_copy((module, tuple(args), dict(kwargs or {}), loss))
-    except Exception as error:
-        raise CaptureError(f"The module could not be copied by shape: {error}") from error
+    module, args, kwargs, loss = copied_by_shape((module, tuple(args), dict(kwargs or {}), loss))
     program = make_program(module, args, kwargs, loss=loss, **make_program_kwargs)
     return capture(program, source=source)
+
+
+T = TypeVar("T")
+
+
+def copied_by_shape(parts: T) -> T:
+    """Return a copy of modules, their inputs and whatever they hold, with tensors without data.
+
+    Raises
+    ------
+    CaptureError
+        Something among them cannot be copied.
+    """
+    try:
+        copied: T = meta_copy(parts)
+    except Exception as error:
+        raise CaptureError(f"The module could not be copied by shape: {error}") from error
+    return copied
 
 
 def _record(recorder: Recorder, program: Program, parts: Parts) -> None:
@@ -230,6 +249,10 @@ def failure(error: BaseException) -> str:
     return text
 
 
+#: How PyTorch refuses what needs the data of a tensor that has none.
+_OF_VALUES = re.compile(r"\bmeta (?:tensor|device)|register_meta|device meta\b")
+
+
 def _reason(error: Exception) -> str:
     text = first_line(error)
     if "`fused=True`" in text:
@@ -237,8 +260,12 @@ def _reason(error: Exception) -> str:
             "A fused optimizer checks the device of its parameters and cannot be captured by "
             "shape; use its for-each form (foreach=True), which does the same work."
         )
-    needs_values = isinstance(error, NotImplementedError) or "meta" in text.lower()
-    if needs_values and 'required "forward"' not in text:
+    if "Meta kernel" in text:
+        return (
+            "The step calls an operator that PyTorch does not run by shape alone, as its result "
+            f"depends on values or nobody wrote that: {failure(error)}"
+        )
+    if _OF_VALUES.search(text):
         return (
             "The step needs the values of tensors, which are unknown while it is captured by "
             f"shape: {failure(error)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -209,6 +209,46 @@ def question_options(command: CommandT) -> CommandT:
     :mod:`perfmodel.cli.asking.prepare` takes.
     """
     return job_options(_script_option(file_options(models_option(output_options(command)))))
+
+
+def refuse_options(settings: Mapping[str, Any], carried: str) -> None:
+    """Refuse options of jobs that come with all that is asked of them.
+
+    Parameters
+    ----------
+    settings : mapping
+        What :func:`question_options` or :func:`job_options` add.
+    carried : str
+        What carries them, for people.
+
+    Raises
+    ------
+    InvalidInputError
+        Naming the options that were stated.
+    """
+    stated = []
+    for option in _options_of_jobs():
+        said = settings.get(option.name or "")
+        if option.secondary_opts and said is False:
+            stated += option.secondary_opts
+        elif said not in (None, (), []):
+            one_of_several = option.is_flag and not option.secondary_opts
+            stated += option.opts if not one_of_several or said == option.flag_value else []
+    if stated:
+        raise InvalidInputError(
+            f"{carried} what is asked: {', '.join(stated)} would change nothing. Leave "
+            f"{'it' if len(stated) == 1 else 'them'} out, or write it there."
+        )
+
+
+def _options_of_jobs() -> list[click.Option]:
+    """Return the options that say what a job is."""
+
+    def asks() -> None:
+        """Take them."""
+
+    added = job_options(_script_option(file_options(asks)))
+    return list(reversed(added.__click_params__))  # type: ignore[attr-defined]
 
 
 def answering_options(command: CommandT) -> CommandT:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from perfmodel.cli.options import refuse_options
 from perfmodel.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -109,11 +110,12 @@ def jobs_of(subject: str, settings: Mapping[str, Any]) -> list[Job]:
     Raises
     ------
     InvalidInputError
-        A list of jobs that cannot be read, or a file or graph that is no model to be built.
+        A list of jobs that cannot be read, a file or graph that is no model to be built, or a
+        name that no model has.
     """
     from perfmodel.profilers.job_list import read_jobs
 
-    if Path(subject).suffix in _LISTS:
+    if is_list(subject):
         return read_jobs(Path(subject))
     read = read_subject(subject, settings["model_kwargs"])
     if read.onnx is not None:
@@ -125,7 +127,33 @@ def jobs_of(subject: str, settings: Mapping[str, Any]) -> list[Job]:
             f"{subject} cannot be run: give a model by name, a transformers config or, to "
             "`perfmodel profile`, an ONNX file."
         )
-    return [job_of(read.reference, settings)]
+    from perfmodel.zoo.resolve import check_job
+
+    job = job_of(read.reference, settings)
+    check_job(job)
+    return [job]
+
+
+def is_list(subject: str) -> bool:
+    """Tell whether an argument names a list of jobs, which carry their own settings."""
+    return Path(subject).suffix in _LISTS
+
+
+def jobs_of_all(subjects: Sequence[str], settings: Mapping[str, Any]) -> list[Job]:
+    """Return the jobs of several arguments; as :func:`jobs_of`.
+
+    Raises
+    ------
+    InvalidInputError
+        Options that say nothing of any of them.
+    """
+    _refuse_unused(subjects, settings)
+    return [job for subject in subjects for job in jobs_of(subject, settings)]
+
+
+def _refuse_unused(subjects: Sequence[str], settings: Mapping[str, Any]) -> None:
+    if subjects and all(map(is_list, subjects)):
+        refuse_options({**settings, "dims": ()}, "Jobs of a list say")
 
 
 def jobs_and_files(
@@ -139,6 +167,7 @@ def jobs_and_files(
         As :func:`jobs_of` and :func:`~perfmodel.profilers.onnx_file.file_job`; dimensions where
         no ONNX file is named.
     """
+    _refuse_unused(subjects, settings)
     dimensions = read_dims(settings["dims"])
     found = [pair for one in subjects for pair in _jobs_and_files(one, settings, dimensions)]
     files = {str(job.graph): file for job, file in reversed(found) if file is not None}
@@ -154,7 +183,7 @@ def _jobs_and_files(
     from perfmodel.profilers.onnx_file import OnnxFile, file_job
 
     path = Path(subject)
-    if path.suffix in _LISTS:
+    if is_list(subject):
         return read_jobs_and_files(path, dimensions)
     if path.suffix != ".onnx":
         return [(job, None) for job in jobs_of(subject, settings)]

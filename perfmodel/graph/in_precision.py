@@ -41,6 +41,10 @@ _DTYPES: Mapping[Precision, str] = MappingProxyType(
 )
 _WIDE = "float32"
 _FLOATS = ("float32", "float16", "bfloat16")
+#: What operands of eight bits are computed in; a type is one of them by how its name begins.
+_IN_8_BITS: Mapping[str, Precision] = MappingProxyType(
+    {"int8": Precision.INT8, "uint8": Precision.INT8, "float8": Precision.FP8}
+)
 #: Types that no precision stands for.
 _WIDER = ("float64", "complex64", "complex128")
 _NARROWED = (OpClass.MATMUL, OpClass.CONVOLUTION, OpClass.ATTENTION, OpClass.RECURRENT)
@@ -70,21 +74,55 @@ def as_it_computes(job: Job, graph: Graph, stated: Mapping[str, Any]) -> Job:
 def own_precision(graph: Graph) -> Precision | None:
     """Return the precision that a graph does most of its products in; None where it has none.
 
-    Products in 16 bits are those of autocast where parameters are kept in 32.
+    Products in 16 bits are those of autocast where parameters are kept in 32. Both operands of a
+    product in 8 bits have as many, or had until they were widened for it.
     """
-    work: defaultdict[str, float] = defaultdict(float)
+    narrow = _products_in_8_bits(graph)
+    work: defaultdict[Precision | str, float] = defaultdict(float)
     for node in _products(graph):
         cost = cost_of(node, graph)
         dtypes = [graph.tensors[i].dtype for i in node.inputs]
-        work[next((one for one in dtypes if one in _FLOATS), "")] += cost.flops if cost else 0
-    dtype = max(work, key=lambda one: work[one], default="")
-    if dtype not in _FLOATS:
-        return None
-    is_autocast = dtype != _WIDE and _keeps_wide(graph)
+        computed = next((one for one in dtypes if one in _FLOATS), "")
+        work[narrow.get(node.outputs, computed)] += cost.flops if cost else 0
+    most = max(work, key=lambda one: work[one], default="")
+    if isinstance(most, Precision) or most not in _FLOATS:
+        return most if isinstance(most, Precision) else None
+    is_autocast = most != _WIDE and _keeps_wide(graph)
     return next(
         one for one, computed in _DTYPES.items()
-        if computed == dtype and one.is_autocast is is_autocast
+        if computed == most and one.is_autocast is is_autocast
     )  # fmt: skip
+
+
+def narrow_types(graph: Graph) -> list[Precision]:
+    """Return the precisions of eight bits that products of a graph are in."""
+    return sorted({*_products_in_8_bits(graph).values()})
+
+
+def _products_in_8_bits(graph: Graph) -> dict[tuple[int, ...], Precision]:
+    """Return the products whose operands have eight bits each, or had before they were widened.
+
+    Returns
+    -------
+    dict
+        In what they compute, by their outputs.
+    """
+    widened = {
+        node.outputs[0]: graph.tensors[node.inputs[0]].dtype
+        for node in graph.nodes
+        if node.op == "_to_copy" and node.inputs and node.outputs
+    }
+    found = {}
+    for node in _products(graph):
+        operands = [i for i in node.inputs if len(graph.tensors[i].shape) > 1][:2]
+        each = [_in_8_bits(widened.get(i, graph.tensors[i].dtype)) for i in operands]
+        if each and each[0] is not None and None not in each:
+            found[node.outputs] = each[0]
+    return found
+
+
+def _in_8_bits(dtype: str) -> Precision | None:
+    return next((one for name, one in _IN_8_BITS.items() if dtype.startswith(name)), None)
 
 
 def wider_types(graph: Graph) -> list[str]:
@@ -98,7 +136,9 @@ def may_differ(canonical: bytes, precision: Precision) -> bool:
 
     Told without reading it, so that most graphs need not be read.
     """
-    if any(f'"{dtype}"'.encode() in canonical for dtype in _WIDER):
+    if any(f'"{dtype}"'.encode() in canonical for dtype in (*_WIDER, "int8")):
+        return True
+    if b'"float8' in canonical:
         return True
     if _DTYPES[precision] == _WIDE:
         return any(f'"{dtype}"'.encode() in canonical for dtype in _FLOATS if dtype != _WIDE)

@@ -86,13 +86,23 @@ def _written(value: Any) -> Any:
     return orjson.dumps(dict(value), option=orjson.OPT_SORT_KEYS).decode()
 
 
+def tables_in(folder: Path) -> list[Path]:
+    """Return the tables of records that a folder holds."""
+    return [file for kind in KINDS if (file := _table_of(kind, folder)).exists()]
+
+
+def _table_of(kind: Kind, folder: Path) -> Path:
+    return folder / f"{kind}.parquet"
+
+
 def write_records(folder: Path, imported: Imported) -> dict[Kind, Path]:
     """Write the records of each kind that there is to ``<kind>.parquet`` in a folder.
 
     Parameters
     ----------
     folder : Path
-        Made where it does not exist; files of the same name are replaced, each whole or not.
+        Made where it does not exist; tables that it holds are replaced, each whole or not, and
+        those of other kinds removed.
 
     Returns
     -------
@@ -106,9 +116,12 @@ def write_records(folder: Path, imported: Imported) -> dict[Kind, Path]:
     """
     written: dict[Kind, Path] = {}
     for kind in KINDS:
+        file = _table_of(kind, folder)
         if records := records_of(imported, kind):
-            written[kind] = folder / f"{kind}.parquet"
-            _write_table(written[kind], SCHEMAS[kind], [row_of(record, kind) for record in records])
+            _write_table(file, SCHEMAS[kind], [row_of(record, kind) for record in records])
+            written[kind] = file
+        else:
+            file.unlink(missing_ok=True)
     return written
 
 

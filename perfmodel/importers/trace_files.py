@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import statistics
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from types import MappingProxyType
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidTraceError, StoreError
+from perfmodel.graph.cost.base import OpClass
 from perfmodel.graph.job import Job
 from perfmodel.importers.kernels.traced_calls import UnnamedCallError, traced_call
 from perfmodel.importers.published import (
@@ -43,11 +45,21 @@ from perfmodel.traces.analysis.explanation import (
 )
 from perfmodel.traces.formats.registry import read_traces
 from perfmodel.traces.trace import Trace
+from perfmodel.types import Mode, Phase, Precision
 
 _SOURCE = "traces"
 _LICENCE = "not stated"
 #: Of the device time of a trace, below which what is not joined may be part of any operator.
 _LEAST_JOINED = 0.95
+_PRODUCTS = (OpClass.MATMUL, OpClass.CONVOLUTION, OpClass.ATTENTION, OpClass.RECURRENT)
+#: In which types products of a precision are, as a trace tells them.
+_COMPUTED: Mapping[Precision, Precision] = MappingProxyType(
+    {
+        Precision.TF32: Precision.FP32,
+        Precision.AMP_FP16: Precision.FP16,
+        Precision.AMP_BF16: Precision.BF16,
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -187,7 +199,7 @@ class _Taken:
         if job is None:
             return
         names = [one.accelerator.name for one in found if one.accelerator is not None]
-        if reason := _no_step(found[0], placement, names):
+        if reason := _no_step(found[0], placement, names) or _another_job(found[0], job):
             self.reject(file, f"its steps: {reason}")
             return
         step = _step(found[0], job, names[0], file)
@@ -307,6 +319,25 @@ def _no_step(found: TraceExplanation, placement: Placement | None, ran: Sequence
     if found.steps.step_time_s <= 0:
         return "their marks leave no time between them"
     return _elsewhere(found.trace.world_size or 1, placement, ran)
+
+
+def _another_job(found: TraceExplanation, job: Job) -> str:
+    """Return what in a trace contradicts the job that is said to have run; empty where nothing."""
+    if _not_joined(found) or not found.operators:
+        return ""
+    trains = any(one.operator.phase is not Phase.FORWARD for one in found.operators)
+    if trains and job.mode is Mode.INFERENCE:
+        return "operators of a backward pass ran, and the job is said to be inference"
+    if job.mode is Mode.TRAINING and not trains:
+        return "operators of a forward pass alone ran, and the job is said to train"
+    computed: defaultdict[Precision, float] = defaultdict(float)
+    for one in found.operators:
+        if one.operator.op_class in _PRODUCTS:
+            computed[one.precision] += (one.flops or 0.0) * one.operator.calls
+    most = max(computed, key=lambda one: computed[one], default=job.arithmetic)
+    if _COMPUTED.get(most, most) is _COMPUTED.get(job.arithmetic, job.arithmetic):
+        return ""
+    return f"most of its products are {most.value}, and the job is said to be {job.precision.value}"
 
 
 def _elsewhere(world: int, placement: Placement | None, ran: Sequence[str]) -> str:

@@ -96,8 +96,8 @@ def bundle_of_module(
         )
     if batch_size is not None and first.shape[0] != batch_size:
         raise InvalidInputError(
-            f"The inputs of {name} hold {first.shape[0]} samples, but the batch size is "
-            f"{batch_size}. Leave the batch size out.",
+            f"The inputs of {name or 'the module'} hold {first.shape[0]} samples, but the batch "
+            f"size is {batch_size}. Leave the batch size out.",
             pointer="/job/batch_size",
         )
     plain = getattr(module, "_orig_mod", module)

@@ -155,6 +155,19 @@ def test_shapes_agree_with_onnx(op, shapes, initializers, attrs):
     assert not totals(graph).unpriced
 
 
+@pytest.mark.parametrize(
+    ("policy", "sides"),
+    [("stretch", (20, 30)), ("not_larger", (20, 20)), ("not_smaller", (30, 30))],
+)
+def test_resize_keeps_the_aspect_that_it_is_told(policy, sides):
+    empty = [helper.make_tensor(n, TensorProto.FLOAT, [0], []) for n in ("roi", "scales")]
+    sizes = helper.make_tensor("sizes", TensorProto.INT64, [2], [20, 30])
+    data = one_node(
+        "Resize", [(2, 12, 8, 8)], [*empty, sizes], axes=[2, 3], keep_aspect_ratio_policy=policy
+    )
+    assert result_shape(capture_onnx(data)) == (2, 12, *sides)
+
+
 def test_resize_by_scales_and_by_sizes():
     scales = helper.make_tensor("s", TensorProto.FLOAT, [4], [1, 1, 2, 2.5])
     empty = helper.make_tensor("roi", TensorProto.FLOAT, [0], [])

@@ -278,6 +278,27 @@ def test_failing_module_is_refused_with_its_own_words() -> None:
         capture_module(nn.Linear(3, 2), (torch.zeros(2, 4),), mode=Mode.INFERENCE)
 
 
+@pytest.mark.parametrize(
+    "error", [RuntimeError("no metadata for this set"), NotImplementedError("choose a head first")]
+)
+def test_what_a_module_raises_needs_no_values(error: Exception) -> None:
+    def fails(linear: nn.Module, x: Tensor) -> Tensor:
+        raise error
+
+    with pytest.raises(CaptureError, match=str(error)) as caught:
+        capture_module(Calls(fails), (torch.zeros(2, 4),), mode=Mode.INFERENCE)
+    assert "needs the values" not in caught.value.message
+
+
+def test_an_operator_that_has_no_shapes_is_named() -> None:
+    with pytest.raises(CaptureError, match=r"does not run by shape alone.*bincount"):
+        capture_module(
+            Calls(lambda linear, x: torch.bincount(x.long().flatten())),
+            (torch.zeros(2, 4),),
+            mode=Mode.INFERENCE,
+        )
+
+
 def test_capture_leaves_attention_outside_alone() -> None:
     x = torch.rand(1, 2, 6, 4)
     capture_module(small_cnn(), (IMAGES,), mode=Mode.INFERENCE)

@@ -184,6 +184,33 @@ def test_lines_are_answered_in_order_and_a_bad_one_in_its_place(tmp_path: Path) 
     assert 0 < small < large
 
 
+@pytest.mark.parametrize(
+    ("stated", "named"),
+    [
+        (["--batch-size", "64", "--mode", "training"], "--batch-size, --mode would"),
+        (["--selective-checkpointing"], "--selective-checkpointing would"),
+        (["--bare"], "--bare would"),
+        (["--inputs", "3x3"], "--inputs would"),
+        (["--dim", "N=3"], "--dim would"),
+    ],
+)
+def test_options_that_a_request_leaves_nothing_to_say_are_refused(
+    tmp_path: Path, stated: list[str], named: str
+) -> None:
+    path = tmp_path / "request.json"
+    path.write_text(json.dumps(_request()))
+    for how in ([str(path)], ["--jsonl", str(path)]):
+        shown = _run("predict", *how, *stated, *MODELS, code=2)
+        assert named in shown.stderr
+    assert "leave --on out" in _run("predict", "--jsonl", str(path), "--on", "T4", code=2).stderr
+
+
+def test_the_first_line_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "requests.jsonl"
+    path.write_text(json.dumps(_request()), encoding="utf-8-sig")
+    assert "throughput" in json.loads(_run("predict", "--jsonl", str(path), *MODELS).stdout)
+
+
 def test_lines_come_from_standard_input_too() -> None:
     shown = _run("predict", "--jsonl", "-", *MODELS, stdin=json.dumps(_request()) + "\n")
     assert json.loads(shown.stdout)["basis"] == "analytical"

@@ -52,6 +52,17 @@ def test_records_and_rejected_rows_are_written(data: Path) -> None:
     assert "no infer_samples_per_sec" in (data / "r.csv").read_text()
 
 
+def test_records_are_replaced_where_that_is_said(data: Path) -> None:
+    held = data / "new" / "kernels.parquet"
+    held.parent.mkdir()
+    held.touch()
+    refused = run("timm", "--out", held.parent, data=data)
+    assert refused.exit_code == 2
+    assert "holds records already: kernels.parquet" in refused.stderr
+    assert run("timm", "--out", held.parent, "--replace", data=data).exit_code == 0
+    assert [one.name for one in held.parent.iterdir()] == ["steps.parquet"]
+
+
 def test_a_file_without_any_record_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "trace.json").write_text('{"no": "trace"}')
     shown = run("trace", tmp_path / "trace.json")

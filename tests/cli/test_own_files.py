@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +144,50 @@ class _Chooses(nn.Module):
 def test_common_failures_name_the_cure(module: nn.Module, mode: str, says: str) -> None:
     with pytest.raises(CaptureError, match=says) as caught:
         prepare_module(module, torch.ones(4, 8, dtype=torch.long), None, {"mode": mode})
-    assert ("needs the values" in caught.value.message) == (type(module) is not nn.Module)
+    assert ("needs the values" in caught.value.message) is isinstance(module, _Chooses)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"precision": "bf16"},
+        {"precision": "fp16", "mode": "training"},
+        {"memory_format": "channels_last"},
+        {"mode": "training", "activation_checkpointing": "full"},
+    ],
+)
+def test_a_module_stays_as_it_was(settings: dict[str, Any]) -> None:
+    blocks = [nn.Sequential(nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4)) for _ in range(4)]
+    module = nn.Sequential(*blocks).train()
+    blocks[1][1].eval()
+    module[0][0].weight.grad = torch.ones(4, 4, 1, 1)
+    x = torch.rand(2, 4, 8, 8)
+    plain = {"mode": "training"}
+    first = prepare_module(module, x, None, plain)
+    modes = [one.training for one in module.modules()]
+    prepare_module(module, x, None, settings)
+    assert [one.training for one in module.modules()] == modes
+    assert {one.dtype for one in module.parameters()} == {torch.float32}
+    assert module[0][0].weight.is_contiguous() and module[0][0].weight.grad is not None
+    assert module(x).dtype is torch.float32
+    again = prepare_module(module, x, None, plain)
+    assert again.job.graph == first.job.graph
+
+
+class _Locked(nn.Linear):
+    """Holds what cannot be copied."""
+
+    def __init__(self) -> None:
+        super().__init__(8, 2)
+        self.lock = threading.Lock()
+
+
+def test_a_module_that_cannot_be_copied_keeps_its_gradients() -> None:
+    module = _Locked()
+    module.weight.grad = torch.ones(2, 8)
+    with pytest.raises(CaptureError, match="could not be copied"):
+        prepare_module(module, torch.ones(4, 8), None, {"mode": "training"})
+    assert module.weight.grad is not None
 
 
 class _Classifier(nn.Module):

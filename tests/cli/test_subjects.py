@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from perfmodel.cli.subjects import describe_job, job_of, parse_json, parse_pairs, read_subject
-from perfmodel.errors import InvalidInputError
+from perfmodel.cli.subjects import (
+    describe_job,
+    job_of,
+    jobs_of,
+    jobs_of_all,
+    parse_json,
+    parse_pairs,
+    read_subject,
+)
+from perfmodel.errors import InvalidInputError, UnknownModelError
 from perfmodel.types import Mode
 
 
@@ -48,6 +56,21 @@ def test_other_files_are_refused(tmp_path: Path, name: str, content: str, words:
     path.write_text(content)
     with pytest.raises(InvalidInputError, match=words):
         read_subject(str(path))
+
+
+def test_options_beside_lists_alone_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.jsonl"
+    path.write_text('{"model": "zoo/mlp", "batch_size": 2}')
+    said = {"batch_size": 8, "frozen": None, "model_kwargs": ()}
+    with pytest.raises(InvalidInputError, match="--batch-size would change nothing"):
+        jobs_of_all([str(path)], said)
+    jobs = jobs_of_all([str(path), "zoo/mlp"], said)
+    assert [job.batch_size for job in jobs] == [2, 8]
+
+
+def test_a_name_that_no_model_has_is_told_before_anything_runs() -> None:
+    with pytest.raises(UnknownModelError):
+        jobs_of("timm/no_such_net", {"model_kwargs": ()})
 
 
 @pytest.mark.parametrize("name", ["absent.json", "absent.onnx"])

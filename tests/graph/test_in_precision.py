@@ -5,13 +5,20 @@ from dataclasses import replace
 import pytest
 
 from perfmodel.devices.catalog import Catalog
+from perfmodel.estimator.jobs.captured_step import CapturedStep, asked_in
 from perfmodel.features.roofline import step_bound_s
 from perfmodel.graph.canonical import to_json
-from perfmodel.graph.in_precision import in_precision, may_differ, own_precision, wider_types
-from perfmodel.graph.ir import Graph
+from perfmodel.graph.in_precision import (
+    in_precision,
+    may_differ,
+    narrow_types,
+    own_precision,
+    wider_types,
+)
+from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.graph.job import Job
 from perfmodel.graph.workload import Workload
-from perfmodel.types import Mode, Precision, Role
+from perfmodel.types import Mode, Phase, Precision, Role
 from perfmodel.zoo.resolve import capture_job
 
 JOBS = {
@@ -103,6 +110,49 @@ def test_the_precision_of_a_graph_is_that_of_its_capture(name: str, mode: Mode) 
         captured = capture_job(replace(JOBS[name], mode=mode, precision=precision))
         assert own_precision(captured) is precision
         assert not wider_types(captured)
+
+
+def _quantised(kind: str, widened: bool) -> Graph:
+    """Return a product in eight bits, of operands that are widened for it or not."""
+    shapes = ((16, 32), (32, 8))
+    tensors = [
+        Tensor(shape=shape, dtype=kind, role=role, storage=at)
+        for at, (shape, role) in enumerate(zip(shapes, (Role.INPUT, Role.PARAMETER), strict=True))
+    ]
+    nodes, operands = [], (0, 1)
+    if widened:
+        tensors += [replace(one, dtype="float32", role=Role.ACTIVATION, storage=at + 2)
+                    for at, one in enumerate(tensors)]  # fmt: skip
+        nodes = [_node("_to_copy", (at,), at + 2) for at in (0, 1)]
+        operands = (2, 3)
+    out = "float32" if widened else "int32"
+    tensors.append(Tensor(shape=(16, 8), dtype=out, role=Role.ACTIVATION, storage=len(tensors)))
+    return Graph(nodes=(*nodes, _node("mm", operands, len(tensors) - 1)), tensors=tuple(tensors))
+
+
+def _node(op: str, inputs: tuple[int, ...], output: int) -> Node:
+    return Node(op=op, phase=Phase.FORWARD, inputs=inputs, outputs=(output,))
+
+
+@pytest.mark.parametrize("widened", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "precision"), [("int8", Precision.INT8), ("float8_e4m3fn", Precision.FP8)]
+)
+def test_products_in_eight_bits_are_told(kind: str, precision: Precision, *, widened: bool) -> None:
+    graph = _quantised(kind, widened)
+    assert own_precision(graph) is precision
+    assert narrow_types(graph) == [precision]
+    assert may_differ(to_json(graph), Precision.FP32)
+    step = CapturedStep(graph=graph)
+    [said] = asked_in(step, Precision.FP32).warnings
+    assert f"ask for the precision {precision.value}" in said
+    assert not asked_in(step, precision).warnings
+
+
+def test_weights_alone_in_eight_bits_make_no_product_in_them() -> None:
+    graph = _quantised("int8", widened=True)
+    wide = replace(graph.tensors[0], dtype="float32")
+    assert own_precision(replace(graph, tensors=(wide, *graph.tensors[1:]))) is Precision.FP32
 
 
 def test_most_products_say_how_a_mixed_graph_computes() -> None:

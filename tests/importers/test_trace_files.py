@@ -22,6 +22,7 @@ from perfmodel.traces.analysis.operator_work import priced_operators
 from perfmodel.traces.analysis.operators import traced_operators
 from perfmodel.traces.formats.registry import read_trace
 from perfmodel.training.samples.measured_kernels import measured_calls, operator_steps
+from perfmodel.types import Mode, Precision
 
 pytest.importorskip("torch")
 
@@ -216,13 +217,32 @@ def test_one_name_for_devices_of_several_kinds_is_refused(tmp_path: Path) -> Non
 def test_a_step_on_several_kinds_of_devices_needs_its_placement(tmp_path: Path) -> None:
     events = [*ON_TWO, made.step_mark(2, 1140.0, 100.0)]
     path = made.write_trace(tmp_path / "trace.json", events, deviceProperties=TWO)
-    job = Job(model="zoo/mlp", batch_size=8)
+    job = Job(model="zoo/mlp", mode=Mode.TRAINING, batch_size=8)
     alone = import_traces([path], TracedJob(job=job))
     assert not alone.steps
     assert any("--on PLACEMENT says where" in row.reason for row in alone.rejected)
     on_both = parse_placement("1xH100-SXM5-80GB+1xT4")
     (step,) = import_traces([path], TracedJob(job=job, placement=on_both)).placements
     assert step.placement == on_both
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"mode": Mode.TRAINING}, ""),
+        ({"mode": Mode.TRAINING, "precision": Precision.TF32}, ""),
+        ({"mode": Mode.INFERENCE}, "backward pass ran, and the job is said to be inference"),
+        ({"mode": Mode.TRAINING, "precision": Precision.BF16}, "most of its products are fp32"),
+    ],
+)
+def test_a_step_of_a_job_that_its_trace_contradicts_is_no_record(
+    tmp_path: Path, said: dict[str, Any], reason: str
+) -> None:
+    path = made.write_trace(tmp_path / "trace.json", made.training_events(3))
+    found = import_traces([path], TracedJob(job=Job(model="zoo/mlp", batch_size=8, **said)))
+    assert bool(found.steps) is not bool(reason)
+    said_of_steps = [row.reason for row in found.rejected if row.reason.startswith("its steps")]
+    assert [reason in one for one in said_of_steps] == [True] * bool(reason)
 
 
 def test_steps_without_time_between_their_marks_are_no_record(tmp_path: Path) -> None:
@@ -236,7 +256,8 @@ def test_steps_without_time_between_their_marks_are_no_record(tmp_path: Path) ->
 
 
 RUN = TracedJob(
-    job=Job(model="zoo/mlp", batch_size=8), placement=parse_placement("3xH100-SXM5-80GB")
+    job=Job(model="zoo/mlp", mode=Mode.TRAINING, batch_size=8),
+    placement=parse_placement("3xH100-SXM5-80GB"),
 )
 _NOON_NS = 1_750_000_000 * 10**9
 

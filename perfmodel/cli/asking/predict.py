@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,12 @@ import click
 from perfmodel.cli.asking.answering import Answers, answered
 from perfmodel.cli.asking.prepare import read_question
 from perfmodel.cli.failures import EXIT_SOME_FAILED, problem
-from perfmodel.cli.options import answering_options, on_option, question_options
+from perfmodel.cli.options import (
+    answering_options,
+    on_option,
+    question_options,
+    refuse_options,
+)
 from perfmodel.cli.output import count, duration, memory, percent, print_facts, print_json
 from perfmodel.cli.subjects import describe_job, parse_json
 from perfmodel.errors import InvalidInputError, PerfModelError
@@ -40,6 +46,9 @@ def command(
     if jsonl:
         if subject is None:
             raise click.UsageError("Name the file of requests, or - for standard input.")
+        if placement is not None:
+            raise InvalidInputError("Each request names its placement; leave --on out.")
+        refuse_options(settings, "Each request says")
         answered(settings, partial(_answer_lines, subject))
         return
     request, graph = read_question(subject, placement, settings)
@@ -75,6 +84,7 @@ def _answer_lines(subject: str, who: Answers) -> None:
 def _answers(who: Answers, lines: Iterable[bytes]) -> Iterable[tuple[dict[str, Any], bool]]:
     """Yield each answer and whether it is one; blank lines are passed over."""
     for number, line in enumerate(lines, start=1):
+        line = line.removeprefix(BOM_UTF8) if number == 1 else line
         if not line.strip():
             continue
         try:

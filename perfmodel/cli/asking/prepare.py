@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfmodel.cli.asking.captured_settings import job_of_graph, noted, settings_of
+from perfmodel.cli.options import refuse_options
 from perfmodel.cli.subjects import Subject, job_of, parse_json, read_config, read_dims, read_subject
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.in_precision import as_it_computes
@@ -54,6 +55,7 @@ def read_question(
     if request is not None:
         if placement is not None:
             raise InvalidInputError("The request names its placement; leave --on out.")
+        refuse_options(settings, "The request says")
         return request, None
     if placement is None:
         raise click.UsageError("Say where it runs: --on 8xA100-SXM4-80GB, or --on local.")
@@ -87,7 +89,10 @@ def subject_of(subject: str | None, settings: Mapping[str, Any]) -> Subject:
     """
     config = settings["config"]
     if (subject is None) == (config is None):
-        raise click.UsageError("Name a model, or give its transformers config with --config FILE.")
+        which = "; not both." if config else "."
+        raise click.UsageError(
+            f"Name a model, or give its transformers config with --config FILE{which}"
+        )
     if config is not None:
         if settings["model_kwargs"]:
             raise click.UsageError("Change the fields of the config instead of --model-kwarg.")

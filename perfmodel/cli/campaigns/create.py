@@ -10,7 +10,7 @@ import click
 from perfmodel.cli.database import database_option, opened
 from perfmodel.cli.options import FiniteRange, job_options, output_options
 from perfmodel.cli.output import print_json, tell
-from perfmodel.cli.subjects import jobs_of, parse_json
+from perfmodel.cli.subjects import jobs_of, jobs_of_all, parse_json
 from perfmodel.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def create(
         _create_doubted(database, parse_policy(stated, pointer=""), accelerators, title, as_json)
         return
     policy = parse_policy(stated, pointer="")
-    jobs = [job for subject in subjects for job in jobs_of(subject, settings)]
+    jobs = jobs_of_all(subjects, settings)
     for job in jobs:
         task_job(_form(job), "")
     with opened(database) as connections:

@@ -90,6 +90,7 @@ class ImportCommand(click.Command):
 @click.option(
     "--out", type=FOLDER, help="Folder to write the records to: one Parquet table per kind."
 )
+@click.option("--replace", is_flag=True, help="Replace records that the folder holds.")
 @click.option(
     "--rejected",
     type=FILE,
@@ -110,6 +111,7 @@ def command(
     format_name: str,
     paths: tuple[Path, ...],
     out: Path | None,
+    replace: bool,
     rejected: Path | None,
     as_json: bool,
     **told: Any,
@@ -123,9 +125,15 @@ def command(
 
         perfmodel import trace rank0.json.gz --model timm/resnet50 --batch-size 64 --mode training
     """
-    from perfmodel.importers.record_tables import write_records, write_rejected
+    from perfmodel.importers.record_tables import tables_in, write_records, write_rejected
     from perfmodel.importers.registry import import_format
 
+    held = tables_in(out) if out and not replace else []
+    if held:
+        raise InvalidInputError(
+            f"{out} holds records already: {', '.join(file.name for file in held)}. Name another "
+            "folder for these, or say --replace."
+        )
     chosen = import_format(format_name)
     if chosen.name == "trace" and paths:
         imported = read_told_traces(paths, told)

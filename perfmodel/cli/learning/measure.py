@@ -11,7 +11,7 @@ import click
 
 from perfmodel.cli.learning.measuring import Task, run_tasks
 from perfmodel.cli.options import FOLDER, FiniteRange, job_options, output_options
-from perfmodel.cli.subjects import jobs_of
+from perfmodel.cli.subjects import jobs_of_all
 
 if TYPE_CHECKING:
     from perfmodel.devices.spec import AcceleratorSpec
@@ -131,7 +131,7 @@ def replicas(
     from perfmodel.profilers.distributed.ranks import RankSettings
     from perfmodel.profilers.distributed.replica_runs import measure_replicas
 
-    jobs = [job for subject in subjects for job in jobs_of(subject, settings)]
+    jobs = jobs_of_all(subjects, settings)
     how = RankSettings(device=device, timeout_s=timeout_s)
 
     def task(job: Any, count: int, sharding: str) -> Task:
@@ -179,7 +179,7 @@ def neighbours(
     from perfmodel.profilers.runtime import open_runtime
     from perfmodel.profilers.sharing.neighbour_runs import SharingSettings, measure_pair
 
-    jobs = [job for subject in subjects for job in jobs_of(subject, settings)]
+    jobs = jobs_of_all(subjects, settings)
     accelerator = described_device(open_runtime(device)).accelerator
     how = SharingSettings(device=device, threads=threads, timeout_s=timeout_s)
 

@@ -108,7 +108,7 @@ def prepare_module(
         torch is not installed.
     """
     try:
-        from perfmodel.capture.torch import capture
+        from perfmodel.capture.torch import capture, copied_by_shape
     except ModuleNotFoundError as error:
         raise MissingExtraError("Capturing a module", extra="train") from error
     from perfmodel.zoo.own_module import bundle_of_module
@@ -121,6 +121,8 @@ def prepare_module(
         )
     given = tuple(args) if isinstance(args, tuple | list) else (args,)
     bundle = bundle_of_module(module, given, kwargs, batch_size=settings.get("batch_size"))
+    own, of_args, of_kwargs = copied_by_shape((bundle.module, bundle.args, bundle.kwargs))
+    bundle = replace(bundle, module=own, args=of_args, kwargs=of_kwargs)
     usual = {"mode": "inference", "compiler": "inductor" if bundle.is_compiled else "eager"}
     stated = {**usual, **settings, "batch_size": bundle.samples}
     job = parse_job({**stated, "graph": "own"})

@@ -23,7 +23,7 @@ from typing import Protocol
 import numpy as np
 
 from perfmodel.estimator.jobs.step_facts import StepFacts
-from perfmodel.graph.in_precision import in_precision, wider_types
+from perfmodel.graph.in_precision import in_precision, narrow_types, wider_types
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
 from perfmodel.placement.data_parallel.gradient_buckets import (
@@ -197,15 +197,24 @@ _WIDER_WARNING = (
 )
 
 
+#: Said where a graph has products in types of which the precision does not know.
+_NARROW_WARNING = (
+    "Products in {types} are answered as {precision}: where they run in eight bits, ask for the "
+    "precision {types}."
+)
+
+
 def asked_in(step: CapturedStep, precision: Precision) -> CapturedStep:
     """Return the step of a graph that somebody brought as it is in the precision asked for."""
     graph = in_precision(step.graph, precision)
-    said = []
-    if graph is not step.graph:
+    said, narrow = [], narrow_types(step.graph)
+    if graph is not step.graph and precision not in narrow:
         said.append(_OTHER_PRECISION_WARNING.format(precision=precision.value))
     if wider := wider_types(graph):
         said.append(_WIDER_WARNING.format(types=" and ".join(wider)))
-    if not said:
+    if others := [one.value for one in narrow if one is not precision]:
+        said.append(_NARROW_WARNING.format(types=" and ".join(others), precision=precision.value))
+    if not said and graph is step.graph:
         return step
     return CapturedStep(
         graph=graph,

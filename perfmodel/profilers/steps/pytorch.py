@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, final
 
+from perfmodel.errors import MeasurementError
 from perfmodel.graph.job import Job
 from perfmodel.profilers.operators.device_kernels import profile_device
 from perfmodel.profilers.operators.step_operators import StepOperators, profile_calls
@@ -36,11 +37,16 @@ def prepare_pytorch(job: Job, settings: MeasureSettings) -> PreparedRun:
     Raises
     ------
     MeasurementError
-        A precision that PyTorch would not compute in.
+        A precision that PyTorch would not compute in, or an execution provider.
     """
     from perfmodel.zoo.resolve import build_bundle
 
     refuse_quantised(job)
+    if settings.provider:
+        raise MeasurementError(
+            f"Execution providers are those of ONNX Runtime; {job.compiler.value} runs in PyTorch. "
+            f"Leave {settings.provider} out, or ask for the compiler onnxruntime."
+        )
     if job.compiler is Compiler.INDUCTOR:
         load_inductor()
     return _PreparedModel(job=job, settings=settings, bundle=build_bundle(job, device="cpu"))

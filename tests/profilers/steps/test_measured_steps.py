@@ -120,13 +120,16 @@ def test_what_would_run_in_another_type_is_refused(precision: Precision) -> None
         measure_job(Job(model="zoo/mlp", precision=precision), DEVICE, QUICK)
 
 
-def test_a_cpu_launches_no_graphs_and_openvino_takes_no_provider() -> None:
+def test_a_cpu_launches_no_graphs_and_only_onnx_runtime_takes_a_provider() -> None:
     job = Job(model="zoo/mlp")
     with pytest.raises(MeasurementError, match="no graphs"):
         measure_job(job, DEVICE, replace(QUICK, device_graphs=True))
     openvino = replace(job, compiler=Compiler.OPENVINO)
     with pytest.raises(MeasurementError, match="without an execution provider"):
         measure_job(openvino, DEVICE, replace(QUICK, provider="cpu"))
+    for compiler in (Compiler.EAGER, Compiler.INDUCTOR):
+        with pytest.raises(MeasurementError, match="Leave cuda out"):
+            measure_job(replace(job, compiler=compiler), DEVICE, replace(QUICK, provider="cuda"))
 
 
 def test_tf32_is_switched_and_put_back() -> None:

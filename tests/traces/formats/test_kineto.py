@@ -355,7 +355,11 @@ def test_calls_that_did_not_end_are_left_out(tmp_path: Path) -> None:
 
 def test_a_trace_with_kernels_of_no_time_is_not_whole(tmp_path: Path) -> None:
     events = made.training_events()
-    untimed = [made.kernel("lost", 98, 1050.0, -1050.0), made.kernel("lost", 99, 0.0, 0.0)]
+    untimed = [
+        made.kernel("lost", 98, 1050.0, -1050.0),
+        made.kernel("lost", 99, 0.0, 0.0),
+        {key: value for key, value in made.kernel("lost", 97, 1050.0, 1.0).items() if key != "dur"},
+    ]
     trace, without = _read(tmp_path, [*events, *untimed]), _read(tmp_path, events)
     assert not trace.complete
     assert trace.notes[0].endswith("Sums are too small.")

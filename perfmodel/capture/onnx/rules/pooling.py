@@ -100,12 +100,20 @@ def _aligned(call: Call) -> bool:
     return call.text_attr("coordinate_transformation_mode", "half_pixel") == "align_corners"
 
 
+#: Which of the scales to the given sizes counts for all of them; by default each axis has its own.
+_KEPT_ASPECTS = {"not_larger": min, "not_smaller": max}
+
+
 def _target(call: Call, value: Value) -> tuple[int, ...]:
     axes = [call.axis(a, value.rank) for a in call.ints_attr("axes", range(value.rank)) or ()]
     upsample = call.node.op == "Upsample" or call.opset < 11
     sizes = None if upsample else call.optional(3)
     if sizes is not None and sizes.size:
-        extents = call.known_ints(3, "sizes")
+        extents = list(call.known_ints(3, "sizes"))
+        keeps = _KEPT_ASPECTS.get(call.text_attr("keep_aspect_ratio_policy", "stretch"))
+        if keeps is not None and all(value.shape[axis] for axis in axes):
+            scale = keeps(n / value.shape[axis] for n, axis in zip(extents, axes, strict=True))
+            extents = [math.floor(scale * value.shape[axis] + 0.5) for axis in axes]
     else:
         extents = [
             math.floor(value.shape[a] * s)

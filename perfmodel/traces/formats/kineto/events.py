@@ -285,7 +285,8 @@ class KinetoRows:
         events of neither start nor duration (pytorch/pytorch#188481).
         """
         start: Any = event.get("ts")
-        duration: Any = event.get("dur", 0)
+        # One that lasts and does not say how long has no end either.
+        duration: Any = event.get("dur", -1 if event.get("ph") in _LASTING else 0)
         try:
             start_ns, duration_ns = _nanoseconds(start), _nanoseconds(duration)
         except (TypeError, ValueError, OverflowError):
