@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from itertools import chain
 from types import MappingProxyType
 from typing import Any
@@ -238,7 +238,7 @@ def own_loss(output: Any) -> Tensor | None:
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors of a nest of tuples, lists and mappings."""
+    """Yield the tensors of a nest of tuples, lists, mappings and dataclasses."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Mapping):
@@ -247,6 +247,9 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from tensors_in(item)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for one in fields(value):
+            yield from tensors_in(getattr(value, one.name))
 
 
 def _check(mode: Mode, precision: Precision, accumulation_steps: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import torch
@@ -118,6 +118,8 @@ def output_tensors(output: Any) -> list[torch.Tensor]:
         return [output] if output.is_floating_point() else []
     if isinstance(output, dict):
         output = output.values()
+    elif is_dataclass(output) and not hasattr(output, "__iter__"):
+        output = [getattr(output, one.name) for one in fields(output)]
     if isinstance(output, (str, bytes)) or not hasattr(output, "__iter__"):
         return []
     return [tensor for part in output for tensor in output_tensors(part)]

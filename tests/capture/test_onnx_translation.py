@@ -193,6 +193,18 @@ def test_embedding_is_told_from_gather_by_its_parameter():
     assert result_shape(graph) == (2, 5, 3)
 
 
+@pytest.mark.parametrize("domain", ["", "com.microsoft"])
+def test_heads_are_turned_by_their_positions_in_one_kernel(domain):
+    tables = [weight(name, 16, 4) for name in ("cosines", "sines")]
+    at = helper.make_tensor("at", TensorProto.INT64, [2, 6], list(range(12)))
+    given = [at, *tables] if domain else [*tables, at]
+    data = one_node("RotaryEmbedding", [(2, 3, 6, 8)], given, domain=domain, opset=23)
+    graph = capture_onnx(data)
+    assert main_node(graph).op == "mul"
+    assert result_shape(graph) == (2, 3, 6, 8)
+    assert not totals(graph).unpriced
+
+
 def test_quantised_products_keep_their_operator_and_show_their_width():
     kind = TensorProto.INT8
     graph = capture_onnx(one_node("MatMulInteger", [(4, 8), (8, 2)], kind=kind))

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from perfmodel.cli import cli
 from perfmodel.errors import CaptureError, InvalidInputError
 from perfmodel.estimator.jobs.capture import prepare_module
 from perfmodel.graph.in_precision import own_precision
-from perfmodel.types import Precision
+from perfmodel.types import Phase, Precision
 
 MODELS = ["--models", "no-such-folder"]
 
@@ -172,6 +173,24 @@ def test_a_module_stays_as_it_was(settings: dict[str, Any]) -> None:
     assert module(x).dtype is torch.float32
     again = prepare_module(module, x, None, plain)
     assert again.job.graph == first.job.graph
+
+
+@dataclass
+class _Scores:
+    """What a module may put out."""
+
+    words: list[str]
+    scores: torch.Tensor
+
+
+class _Scoring(nn.Linear):
+    def forward(self, x: torch.Tensor) -> _Scores:  # type: ignore[override]
+        return _Scores(["a"], super().forward(x))
+
+
+def test_a_dataclass_is_trained_on_as_a_mapping_is() -> None:
+    found = prepare_module(_Scoring(8, 2), torch.ones(4, 8), None, {"mode": "training"})
+    assert any(node.phase is Phase.BACKWARD for node in found.step.graph.nodes)
 
 
 class _Locked(nn.Linear):

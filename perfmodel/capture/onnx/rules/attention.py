@@ -104,6 +104,13 @@ def _multi_head(call: Call) -> Sequence[Value | None]:
     return [heads_last(call, out), key, value]
 
 
+@translates("RotaryEmbedding", domains=("", MICROSOFT))
+def _rotated(call: Call) -> Value:
+    """Write one kernel that turns heads by their positions: cosines and sines lie in tables."""
+    value, cosines = call.input(0), call.input(1 if call.node.domain == "" else 2)
+    return call.emit("mul", [value, cosines], value.shape)
+
+
 @translates("Attention", domains=(MICROSOFT,))
 def _packed_attention(call: Call) -> Sequence[Value | None]:
     value, weight, bias = call.input(0), call.input(1), call.optional(2)
