@@ -58,6 +58,9 @@ def test_a_newer_generation_trains_every_task_faster() -> None:
             best[key] = max(best.get(key, 0.0), step.samples_per_second)
     models = {model for model, _ in best}
     assert len(models) == 11
+    generations = ("V100-SXM2-16GB", "A100-SXM4-80GB", "H100-SXM5-80GB")
     for model in models:
-        order = [best[model, f"{a}"] for a in ("V100-SXM2-16GB", "A100-SXM4-80GB")]
-        assert order[0] < order[1] < best[model, "H100-SXM5-80GB"], model
+        # The suite that has H100 has no Mask R-CNN.
+        known = generations[: 2 if model == "zoo/mask-rcnn" else 3]
+        rates = [best[model, name] for name in known]
+        assert rates == sorted(set(rates)), model
