@@ -262,8 +262,8 @@ def _reason(error: Exception) -> str:
         )
     if "Meta kernel" in text:
         return (
-            "The step calls an operator that PyTorch does not run by shape alone, as its result "
-            f"depends on values or nobody wrote that: {failure(error)}"
+            "The step calls an operator whose shapes PyTorch does not tell without running it, "
+            f"often since they depend on values: {failure(error)}"
         )
     if _OF_VALUES.search(text):
         return (

@@ -115,7 +115,9 @@ def _products_in_8_bits(graph: Graph) -> dict[tuple[int, ...], Precision]:
     found = {}
     for node in _products(graph):
         operands = [i for i in node.inputs if len(graph.tensors[i].shape) > 1][:2]
-        each = [_in_8_bits(widened.get(i, graph.tensors[i].dtype)) for i in operands]
+        each = [
+            _in_8_bits(graph.tensors[i].dtype) or _in_8_bits(widened.get(i, "")) for i in operands
+        ]
         if each and each[0] is not None and None not in each:
             found[node.outputs] = each[0]
     return found
@@ -136,7 +138,7 @@ def may_differ(canonical: bytes, precision: Precision) -> bool:
 
     Told without reading it, so that most graphs need not be read.
     """
-    if any(f'"{dtype}"'.encode() in canonical for dtype in (*_WIDER, "int8")):
+    if any(f'"{dtype}"'.encode() in canonical for dtype in (*_WIDER, "int8", "uint8")):
         return True
     if b'"float8' in canonical:
         return True

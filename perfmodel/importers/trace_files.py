@@ -332,8 +332,8 @@ def _another_job(found: TraceExplanation, job: Job) -> str:
         return "operators of a forward pass alone ran, and the job is said to train"
     computed: defaultdict[Precision, float] = defaultdict(float)
     for one in found.operators:
-        if one.operator.op_class in _PRODUCTS:
-            computed[one.precision] += (one.flops or 0.0) * one.operator.calls
+        if one.operator.op_class in _PRODUCTS and one.flops:  # none without shapes and types
+            computed[one.precision] += one.flops * one.operator.calls
     most = max(computed, key=lambda one: computed[one], default=job.arithmetic)
     if _COMPUTED.get(most, most) is _COMPUTED.get(job.arithmetic, job.arithmetic):
         return ""

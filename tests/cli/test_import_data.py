@@ -61,6 +61,10 @@ def test_records_are_replaced_where_that_is_said(data: Path) -> None:
     assert "holds records already: kernels.parquet" in refused.stderr
     assert run("timm", "--out", held.parent, "--replace", data=data).exit_code == 0
     assert [one.name for one in held.parent.iterdir()] == ["steps.parquet"]
+    nothing = data / "trace.json"
+    nothing.write_text('{"no": "trace"}')
+    assert run("trace", nothing, "--out", held.parent, "--replace").exit_code == 4
+    assert [one.name for one in held.parent.iterdir()] == ["steps.parquet"]
 
 
 def test_a_file_without_any_record_is_a_failure(tmp_path: Path) -> None:

@@ -136,7 +136,8 @@ def _node(op: str, inputs: tuple[int, ...], output: int) -> Node:
 
 @pytest.mark.parametrize("widened", [False, True])
 @pytest.mark.parametrize(
-    ("kind", "precision"), [("int8", Precision.INT8), ("float8_e4m3fn", Precision.FP8)]
+    ("kind", "precision"),
+    [("int8", Precision.INT8), ("uint8", Precision.INT8), ("float8_e4m3fn", Precision.FP8)],
 )
 def test_products_in_eight_bits_are_told(kind: str, precision: Precision, *, widened: bool) -> None:
     graph = _quantised(kind, widened)
@@ -147,6 +148,17 @@ def test_products_in_eight_bits_are_told(kind: str, precision: Precision, *, wid
     [said] = asked_in(step, Precision.FP32).warnings
     assert f"ask for the precision {precision.value}" in said
     assert not asked_in(step, precision).warnings
+
+
+def test_operands_that_are_narrowed_for_a_product_are_in_eight_bits() -> None:
+    graph = _quantised("int8", widened=False)
+    wide = Tensor(shape=(16, 32), dtype="float32", role=Role.INPUT, storage=9)
+    at = len(graph.tensors)
+    narrowed = Graph(
+        nodes=(_node("_to_copy", (at,), 0), *graph.nodes),
+        tensors=(replace(graph.tensors[0], role=Role.ACTIVATION), *graph.tensors[1:], wide),
+    )
+    assert own_precision(narrowed) is Precision.INT8
 
 
 def test_weights_alone_in_eight_bits_make_no_product_in_them() -> None:

@@ -245,6 +245,16 @@ def test_a_step_of_a_job_that_its_trace_contradicts_is_no_record(
     assert [reason in one for one in said_of_steps] == [True] * bool(reason)
 
 
+def test_a_trace_without_types_contradicts_no_precision(tmp_path: Path) -> None:
+    events = [
+        {**event, "args": {k: v for k, v in event.get("args", {}).items() if "Input" not in k}}
+        for event in made.training_events(3)
+    ]
+    path = made.write_trace(tmp_path / "trace.json", events)
+    job = Job(model="zoo/mlp", mode=Mode.TRAINING, precision=Precision.BF16, batch_size=8)
+    assert import_traces([path], TracedJob(job=job)).steps
+
+
 def test_steps_without_time_between_their_marks_are_no_record(tmp_path: Path) -> None:
     marks = [made.step_mark(number, 1000.0, 0.0) for number in (1, 2, 3)]
     events = [*marks, made.call("aten::mm", 1000.0, 9.0), made.launch(1, 1000.0),

@@ -141,17 +141,18 @@ def command(
     else:
         where = _only_path(paths, chosen, told)
         imported = chosen.read(where)
-    written = write_records(out, imported) if out else {}
+    summary = _summary(chosen, where, imported)
+    holds_any = any(summary["records"].values())
+    written = write_records(out, imported) if out and holds_any else {}
     if rejected:
         write_rejected(rejected, imported.rejected)
-    summary = _summary(chosen, where, imported)
     summary["notes"] = list(imported.notes)
     summary["written"] = {kind: str(file) for kind, file in written.items()}
     if as_json:
         print_json(summary)
     else:
         _print(summary)
-    return 0 if any(summary["records"].values()) else EXIT_FAILED
+    return 0 if holds_any else EXIT_FAILED
 
 
 def _only_path(paths: tuple[Path, ...], chosen: ImportFormat, told: Mapping[str, Any]) -> Path:

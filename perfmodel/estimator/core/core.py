@@ -16,7 +16,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, NotInTimeError
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement, resolve_placement
 from perfmodel.estimator.jobs.captured_step import CapturedStep, GraphSource, with_batches
-from perfmodel.estimator.jobs.prepared_job import PreparedJob
+from perfmodel.estimator.jobs.prepared_job import PreparedJob, whole_job
 from perfmodel.estimator.single.in_order import in_order
 from perfmodel.estimator.single.revised import learned_step, revised
 from perfmodel.graph.job import Job
@@ -159,7 +159,9 @@ class Core:
         known = self._jobs.get(key)
         if known is None:
             step = with_batches(self.graphs.step(job.step), job)
-            known = PreparedJob(job=job, key=key, step=step)
+            of_all = whole_job(job)
+            whole = None if of_all is None else self.prepare(of_all)
+            known = PreparedJob(job=job, key=key, step=step, whole=whole)
             self._jobs.put(key, known)
         return known
 
@@ -218,23 +220,21 @@ class Core:
             for family in [self._sisters(spec)]
         }
         # Beside a job of which a part is trained stands the whole one, where that is answered.
-        wholes = {
-            prepared.key: [self.prepare(prepared.whole_job)] if prepared.whole_job else []
-            for prepared, _ in groups.values()
-        }
         each = [
             (one, spec)
             for prepared, family in groups.values()
             for spec in family
-            for one in (prepared, *wholes[prepared.key])
+            for one in (prepared, prepared.whole)
+            if one is not None
         ]
         answers = iter(self.model.predict([learned_step(*pair) for pair in each]))
         found = {}
         for prepared, family in groups.values():
             own = []
             for spec in family:
-                part, whole = next(answers), [(one, next(answers)) for one in wholes[prepared.key]]
-                own.append(revised(prepared, spec, part, *whole))
+                part = next(answers)
+                whole = None if prepared.whole is None else next(answers)
+                own.append(revised(prepared, spec, part, whole))
             for spec, prediction in zip(family, in_order(family, own), strict=True):
                 found[prepared.key, spec.name] = prediction
         return found

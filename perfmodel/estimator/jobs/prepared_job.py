@@ -33,11 +33,14 @@ class PreparedJob:
     ----------
     key : str
         The reference of the job.
+    whole : PreparedJob or None
+        What :func:`whole_job` returns.
     """
 
     job: Job
     key: str
     step: CapturedStep
+    whole: PreparedJob | None = None
     warnings: tuple[str, ...] = field(init=False)
     #: What was worked out of it on accelerators, see :meth:`once`.
     facts: dict[Any, tuple[AcceleratorSpec, Any]] = field(
@@ -95,13 +98,6 @@ class PreparedJob:
     def has_plan_engine(self) -> bool:
         """Whether the equations for plans, fitted on language models, answer for the job."""
         return self.is_language_model and self.job.trains_all
-
-    @cached_property
-    def whole_job(self) -> Job | None:
-        """The job with all its parameters trained, where the equations answer for that alone."""
-        if self.job.trains_all or not self.is_language_model:
-            return None
-        return replace(self.job, adapter=None, frozen=None)
 
     @cached_property
     def is_usual(self) -> bool:
@@ -184,6 +180,13 @@ _DECODER_TYPES = frozenset(
         "qwen3_moe", "gpt_oss", "deepseek_v3", "nemotron",
     )
 )  # fmt: skip
+
+
+def whole_job(job: Job) -> Job | None:
+    """Return a job with all its parameters trained, where the equations answer for that alone."""
+    if job.trains_all or not is_language_model(job):
+        return None
+    return replace(job, adapter=None, frozen=None)
 
 
 def is_language_model(job: Job) -> bool:

@@ -81,7 +81,10 @@ def tightest_memory(
     fullest = min(estimates, key=_left)
     if neighbour_bytes > max(_left(fullest), 0.0):
         return replace(fullest, fits=False, oom_probability=1.0)
-    return max(estimates, key=lambda memory: (memory.oom_probability or 0.0, -_left(memory)))
+    return max(
+        estimates,
+        key=lambda one: (one.oom_probability or 0.0, -_left(one), -one.capacity_bytes),
+    )
 
 
 def _left(memory: Memory) -> float:
@@ -204,7 +207,8 @@ def replica_memory(
         on, known = np.array([spec.name == name for _, spec in held]), replace(memory, bounds=there)
         peak_bytes = np.where(on, known.peak_bytes, peak_bytes)
         runs_out = np.where(on, known.oom_probability, runs_out)
-    tightest = np.lexsort((memory.capacity_bytes - peak_bytes, -runs_out, place))[
+    capacity = memory.capacity_bytes
+    tightest = np.lexsort((capacity, capacity - peak_bytes, -runs_out, place))[
         np.searchsorted(place, np.arange(len(columns)))
     ]
     return peak_bytes[tightest], runs_out[tightest] <= 0.5

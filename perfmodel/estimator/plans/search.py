@@ -45,7 +45,12 @@ from perfmodel.placement.memory.memory import (
     kept_otherwise,
     memory_columns,
 )
-from perfmodel.placement.memory.memory_parts import MemoryParts, MemoryPlan, memory_parts
+from perfmodel.placement.memory.memory_parts import (
+    MemoryParts,
+    MemoryPlan,
+    memory_parts,
+    micro_batches_in_flight,
+)
 from perfmodel.placement.memory.memory_profile import MemoryProfile
 from perfmodel.placement.plan_steps.plan_cells import (
     Checkpointing,
@@ -129,9 +134,8 @@ class CapturedRoom:
         counted = [is_counted_compiled(self.own, kind.accelerator) for kind in kinds]
         for prepared, rows, alike in self._alike(choices):
             plans = columns.take(rows)
-            parts = _grown(
-                _parts(prepared, plans, alike), self._growth(prepared, plans, left[rows])
-            )
+            growth = self._growth(prepared, plans, alike, left[rows])
+            parts = _grown(_parts(prepared, plans, alike), growth)
             for kind, compiled in zip(kinds, counted, strict=True):
                 if compiled:
                     continue
@@ -196,14 +200,22 @@ class CapturedRoom:
         for (at, alike), found in rows.items():
             yield captured[at], np.array(found), alike
 
-    def _growth(self, prepared: PreparedJob, plans: PlanColumns, left: FloatArray) -> FloatArray:
-        """Return how many times the activations of a captured step those of plans are."""
+    def _growth(
+        self, prepared: PreparedJob, plans: PlanColumns, alike: _Alike, left: FloatArray
+    ) -> FloatArray:
+        """Return how many times the activations of a captured step those of plans are.
+
+        Copies of weights that stay are there once, the rest for each micro-batch in flight.
+        """
         fixed = _copied_share(prepared)
         larger = plans.micro_batch / prepared.job.batch_size
-        one_layer = np.where(
-            plans.checkpointing == Checkpointing.FULL, 1.0 / self.training.shape.layers, 1.0
+        if alike.recomputes:
+            return np.asarray((1 - fixed) * larger * left + fixed / self.training.shape.layers)
+        ahead = micro_batches_in_flight(
+            plans.pipeline, plans.micro_batches, alike.schedule, plans.virtual_stages
         )
-        return np.asarray((1 - fixed) * larger * left + fixed * one_layer)
+        rest = (1 - fixed) * ahead
+        return np.asarray((rest * larger * left + fixed) / (rest + fixed))
 
     def _left(self, columns: PlanColumns) -> FloatArray:
         """Return the part of the activations that is left by what is recomputed."""
@@ -327,7 +339,7 @@ class PredictedScale:
         apart = [needs_no_single(self.prepared, training, one.plan) for one in choices]
         factor = single_s / np.where(apart, free_s, alone.step_time_s)
         # Replicas of language models that are not split are answered by the equations as well.
-        predicted = not self.prepared.has_plan_engine
+        predicted = not self.prepared.is_language_model
         whole = np.array(
             [predicted and _is_whole(one) and one.checkpointing is usual for one in choices]
         )

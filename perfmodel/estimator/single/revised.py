@@ -208,7 +208,7 @@ def revised(
     prepared: PreparedJob,
     spec: AcceleratorSpec,
     prediction: Prediction,
-    whole: tuple[PreparedJob, Prediction] | None = None,
+    of_whole: Prediction | None = None,
 ) -> Prediction:
     """Return the prediction of a whole step: all its micro-batches, and what a model cannot know.
 
@@ -216,9 +216,9 @@ def revised(
     ----------
     prediction : Prediction
         Of :func:`learned_step`.
-    whole : tuple of (PreparedJob, Prediction) or None
-        The same of :attr:`.PreparedJob.whole_job`, where there is one: what is trained of it takes
-        as much of its step as is predicted.
+    of_whole : Prediction or None
+        The same of ``prepared.whole``, where there is one: what is trained of it takes as much of
+        its step as is predicted.
 
     Raises
     ------
@@ -226,10 +226,10 @@ def revised(
         It is not finite, not positive or not in order.
     """
     prediction = _of_all_micro_batches(prepared, spec, prediction)
-    if whole is not None:
-        of_all = _of_all_micro_batches(whole[0], spec, whole[1])
+    if prepared.whole is not None and of_whole is not None:
+        of_all = _of_all_micro_batches(prepared.whole, spec, of_whole)
         part = prediction.time_s / of_all.time_s
-        prediction = _longer(single_with_plan_engine(whole[0], spec, of_all), part)
+        prediction = _longer(single_with_plan_engine(prepared.whole, spec, of_all), part)
     elif prepared.has_plan_engine:
         prediction = single_with_plan_engine(prepared, spec, prediction)
     if has_engine_law(prepared.job, spec):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -46,9 +45,8 @@ from perfmodel.types import Mode
 #: Of a batch that does not fit where it was taken to, this much is tried next at most; so near
 #: is looked for the largest that does.
 _FEWER = 0.97
-#: How far from its own batch a job is asked about at least, either way; and how many times as large
-#: as its neighbour the next batch is at most, where what is asked about leaves a choice.
-_FAR, _APART = 4, 8
+#: How many times as large as its neighbour a batch is that a job is asked about.
+_FAR = 4
 
 
 def best_goodput(
@@ -395,31 +393,23 @@ def one_micro_batch(core: Core, job: Job) -> PreparedJob:
 
 
 def at_some_batches(core: Core, own: PreparedJob, within: Sequence[int]) -> list[PreparedJob]:
-    """Return a job of one micro-batch at some batches, so near that what lies between is affine.
+    """Return a job of one micro-batch at some batches, between which it is taken to be affine.
 
-    They are its own, a quarter and four times of it at least; the ends are as far out as the
-    batches that are asked about, and some of these fill what lies far apart.
+    Each is four times the one before, and its own among them, so that placements have them in
+    common.
 
     Parameters
     ----------
     within : sequence of int
-        Batches that are asked about.
+        Batches that are asked about: the ends are as far out as these at least.
     """
     first = own.job.batch_size
-    ends = min(max(1, first // _FAR), *within), max(_FAR * first, *within)
-    known = sorted({*ends, first})
-    for few, many in pairwise(known.copy()):
-        known += _between(few, many, sorted({*within}))
-    return [core.prepare(replace(own.job, batch_size=batch)) for batch in sorted(known)]
-
-
-def _between(few: int, many: int, within: Sequence[int]) -> list[int]:
-    """Return batches that fill what lies between two, as near each other as these allow."""
-    inside = within[bisect_right(within, few) : bisect_left(within, many)]
-    if not inside or many <= _APART * few:
-        return []
-    middle = min(inside, key=lambda batch: abs(batch * batch - few * many))
-    return [*_between(few, middle, inside), middle, *_between(middle, many, inside)]
+    known = [max(1, first // _FAR), first, _FAR * first]
+    while known[0] > min(within):
+        known.insert(0, max(1, known[0] // _FAR))
+    while known[-1] < max(within):
+        known.append(_FAR * known[-1])
+    return [core.prepare(replace(own.job, batch_size=batch)) for batch in sorted({*known})]
 
 
 def adaptation_of(stated: Mapping[str, Any], most_samples: tuple[int, int]) -> BatchAdaptation:

@@ -59,6 +59,19 @@ def test_a_known_graph_is_answered_analytically_then_in_full(
     assert full == held.ask("predict", job=JOB, placement="A10")
 
 
+def test_a_registered_job_of_which_a_part_is_trained_is_answered_at_once(
+    service: HeldService,
+) -> None:
+    job = {
+        "model": "zoo/megatron-gpt", "mode": "training", "precision": "bf16", "batch_size": 2,
+        "frozen": ["tokens.weight"],
+    }  # fmt: skip
+    service.client.post("/v1/jobs", json={"job": job})
+    service.model.gate.shut()
+    answer = service.ask("predict", job=job, placement="A10", deadline_ms=AT_ONCE_MS)
+    assert (answer["basis"], answer["model_version"]) == ("analytical", "roofline")
+
+
 def test_the_fallback_is_what_the_pinned_analytical_model_says(held: HeldService) -> None:
     hasty = held.ask("predict", job=JOB, placement="2xA10", deadline_ms=AT_ONCE_MS)
     pinned = held.ask("predict", job=JOB, placement="2xA10", pin_model="analytical")

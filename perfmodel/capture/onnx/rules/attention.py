@@ -106,9 +106,9 @@ def _multi_head(call: Call) -> Sequence[Value | None]:
 
 @translates("RotaryEmbedding", domains=("", MICROSOFT))
 def _rotated(call: Call) -> Value:
-    """Write one kernel that turns heads by their positions: cosines and sines lie in tables."""
-    value, cosines = call.input(0), call.input(1 if call.node.domain == "" else 2)
-    return call.emit("mul", [value, cosines], value.shape)
+    """Write one kernel that turns heads by their positions; of its tables little is read."""
+    value = call.input(0)
+    return call.emit("mul", [value], value.shape)
 
 
 @translates("Attention", domains=(MICROSOFT,))
