@@ -91,6 +91,7 @@ class Answers(Protocol):
 class Service:
     """A running service, asked over HTTP, such as ``"http://127.0.0.1:8000"``.
 
+    A key is given as ``key``, or as the password of the URL.
     A whole question takes ``timeout_s`` at most, from connecting to the last byte of the answer.
     After one without an answer none is asked for ``rest_s``; the scheduler then waits for nothing.
 

@@ -112,8 +112,8 @@ def throughputs(
     rows, unanswered = {}, []
     for size in global_batch_sizes:
         row = _row(size, counts, known, measured)
-        if row is None:
-            unanswered.append(f"{size}: no answer, or it fits on {counts[0]} in no micro-batches")
+        if isinstance(row, int):
+            unanswered.append(f"{size}: no answer, or it fits on {row} in no micro-batches")
         else:
             rows[size] = row
     return ElasticFlowTable(counts=tuple(counts), rows=rows, unanswered=tuple(unanswered))
@@ -198,7 +198,8 @@ def _row(
     counts: Sequence[int],
     known: Mapping[tuple[int, int, int], Cell | None],
     measured: Mapping[tuple[int, int], float],
-) -> tuple[float, ...] | None:
+) -> tuple[float, ...] | int:
+    """Return the rates of a batch size on all counts, or the first count without one."""
     rates: list[float] = []
     for count in counts:
         tried = [known.get((size, count, micro)) for micro in _MICRO_BATCHES]
@@ -210,5 +211,5 @@ def _row(
         elif rates and size % count:
             rates.append(rates[-1])
         else:
-            return None
+            return count
     return tuple(rates)

@@ -103,7 +103,7 @@ def resources_yaml(
     -------
     str
         ``ordered`` by predicted throughput, without those that the job does not fit on, and those
-        that have no answer last; ``any_of`` all of them where nothing is answered.
+        that have no answer last; ``any_of`` all of them where nothing is answered, or fits.
 
     Raises
     ------
@@ -122,11 +122,11 @@ def resources_yaml(
     pairs = list(zip(cells, named, strict=True))
     known = [(cell, one) for cell, one in pairs if cell is not None]
     fitting = [(cell, one) for cell, one in known if cell.fits is not False]
-    if not fitting:
-        return _yaml("any_of", named)
-    fitting.sort(key=lambda pair: -_rate(pair[0]))
     # What nobody knows is neither praised nor taken away.
     unknown = [one for cell, one in pairs if cell is None]
+    if not fitting and (not unknown or not known):
+        return _yaml("any_of", named)
+    fitting.sort(key=lambda pair: -_rate(pair[0]))
     return _yaml("ordered", [*[one for _, one in fitting], *unknown])
 
 

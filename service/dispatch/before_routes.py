@@ -17,23 +17,17 @@ from service.answering.questions import DEADLINE_HEADER
 from service.dispatch.dispatcher import Dispatcher
 from service.http.bodies import body_of, header_of, json_bytes
 from service.http.errors import answer_to_nobody, problem_of, problem_response
+from service.http.matched_route import MatchedRoute
 
 PATH = "/v1/predict"
 
 _JSON = b"application/json"
 
 
-class Matched:
-    """What stands in the place of a route where requests are counted."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-
-_PREDICT = Matched(PATH)
+_PREDICT = MatchedRoute(PATH)
 #: Questions that threads answer, whatever they are about.
 _IN_THREADS = {
-    path: Matched(path) for path in ("/v1/matrix", "/v1/curve", "/v1/rank", "/v1/explain")
+    path: MatchedRoute(path) for path in ("/v1/matrix", "/v1/curve", "/v1/rank", "/v1/explain")
 }
 #: Headers of questions that are not refused here: the analytical model may answer in time, and what
 #: is kept for later needs no room now.

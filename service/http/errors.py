@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match
 
 from perfmodel.errors import (
     BusyError,
@@ -223,8 +224,21 @@ async def _on_perfmodel_error(request: Request, error: Exception) -> Response:
 async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
+    headers = error.headers
+    if status is HTTPStatus.METHOD_NOT_ALLOWED:
+        headers = {**(headers or {}), "Allow": ", ".join(_methods_of(request))}
     content = http_problem(status, _http_detail(request, status, error))
-    return problem_response(content, error.headers)
+    return problem_response(content, headers)
+
+
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+
+
+def _methods_of(request: Request) -> list[str]:
+    """Return what the routes of a path take: each knows of itself alone."""
+    asked = ({**request.scope, "method": method} for method in _METHODS)
+    routes = request.app.router.routes
+    return [one["method"] for one in asked if any(r.matches(one)[0] is Match.FULL for r in routes)]
 
 
 def _http_detail(request: Request, status: HTTPStatus, error: HTTPException) -> str:
@@ -233,9 +247,8 @@ def _http_detail(request: Request, status: HTTPStatus, error: HTTPException) -> 
     if status is HTTPStatus.NOT_FOUND:
         return f"There is nothing at {request.url.path}. /docs lists every route."
     if status is HTTPStatus.METHOD_NOT_ALLOWED:
-        taken = (error.headers or {}).get("Allow", "")
-        instead = f"; it takes {taken}" if taken else ""
-        return f"{request.url.path} does not take {request.method}{instead}."
+        taken = ", ".join(_methods_of(request))
+        return f"{request.url.path} does not take {request.method}; it takes {taken}."
     return str(error.detail)
 
 

@@ -16,6 +16,7 @@ from perfmodel.store.state.operations import Operation
 from service.access.access_policy import path_in_app
 from service.http.bodies import body_of, header_of
 from service.http.errors import http_problem, problem_of, problem_response
+from service.http.matched_route import MatchedRoute
 from service.operations.answer import accepted, answer_of
 from service.operations.kept_request import KeptRequest
 from service.operations.runner import Runner
@@ -91,6 +92,7 @@ class RespondAsync:
         if kind is None or preference is None or not preference.respond_async:
             await self._app(scope, receive, send)
             return
+        scope["route"] = MatchedRoute(path_in_app(scope))
         try:
             body = await body_of(receive)
             if body is None:

@@ -215,7 +215,8 @@ def _register(
             graph,
             mode=stated["mode"] or _stated_mode(graph),
             batch_size=stated["batch_size"] or _stated_batch_size(graph),
-            tokens_per_sample=stated["tokens_per_sample"],
+            tokens_per_sample=stated["tokens_per_sample"]
+            or _noted_count(graph, "tokens_per_sample"),
             owner=owner,
         )
         registered.note(graph)
@@ -243,15 +244,21 @@ def _stated_mode(graph: Graph) -> Mode:
     return Mode(stated) if stated in tuple(Mode) else Mode.INFERENCE
 
 
+def _noted_count(graph: Graph, name: str) -> int | None:
+    noted = graph.source.get(name, "")
+    is_count = noted.isascii() and noted.isdigit() and 1 <= int(noted[:9]) <= MAX_COUNT
+    return int(noted) if is_count else None
+
+
 def _stated_batch_size(graph: Graph) -> int:
-    stated = graph.source.get("batch_size", "")
-    if not (stated.isascii() and stated.isdigit() and 1 <= int(stated[:9]) <= MAX_COUNT):
+    noted = _noted_count(graph, "batch_size")
+    if noted is None:
         raise InvalidInputError(
             "batch_size is missing: say how many samples the step was captured with, "
             "as in POST /v1/graphs?batch_size=8.",
             pointer="/query/batch_size",
         )
-    return int(stated)
+    return noted
 
 
 def _dimensions(text: str | None) -> dict[str, int]:

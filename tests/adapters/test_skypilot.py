@@ -66,6 +66,14 @@ def test_what_nobody_knows_comes_last(service: Service) -> None:
     ]
 
 
+def test_what_does_not_fit_is_not_tried_beside_what_nobody_knows(service: Service) -> None:
+    text = resources_yaml(service, training("timm/huge"), {"P4": 1, "NoSuchThing": 2})
+    assert text == "resources:\n  ordered:\n    - accelerators: NoSuchThing:2\n"
+    # Nothing fits, or nothing is known: any is as good as another.
+    for names in ({"P4": 1}, {"NoSuchThing": 2}):
+        assert "any_of" in resources_yaml(service, training("timm/huge"), names)
+
+
 def test_a_part_of_an_accelerator_is_no_whole_one(service: Service) -> None:
     estimate = TimeEstimator(service, training("timm/small"), total_samples=1e8)
     half = {"nodes": [{"accelerator": "A100"}], "fraction": 0.5}

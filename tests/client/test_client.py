@@ -266,7 +266,7 @@ def test_what_cannot_be_sent_is_said_before() -> None:
     with pytest.raises(InvalidInputError, match="http://"):
         Client("localhost:8000")
     with pytest.raises(InvalidInputError, match="api_key"):
-        Client("http://me:secret@localhost:8000")
+        Client("http://pmk_key@localhost:8000")
     with pytest.raises(InvalidInputError, match="line end"):
         Client("http://localhost:8000", api_key="pmk_1\n")
     with (

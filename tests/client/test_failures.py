@@ -171,6 +171,12 @@ def test_a_key_and_news_of_later_versions_do_no_harm(ask: Ask) -> None:
         assert script.requests[0].headers["Authorization"] == "Bearer pmk_x"
 
 
+def test_a_key_may_be_the_password_of_the_url(ask: Ask) -> None:
+    with misbehaving([say(200, {**READY, "status": "ready"})]) as script:
+        assert ask(script.url.replace("://", "://any:pmk%5Fx@")).status == "ready"
+        assert script.requests[0].headers["Authorization"] == "Bearer pmk_x"
+
+
 @pytest.mark.parametrize("act", [say(503), drop, say(200, b"?"), say(422, PROBLEM)])
 def test_fail_open_returns_the_default(act: Act, caplog: pytest.LogCaptureFixture) -> None:
     with misbehaving([act]) as script, Client(script.url, timeout_s=60.0, retries=0) as client:

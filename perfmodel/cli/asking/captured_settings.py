@@ -10,21 +10,13 @@ from perfmodel.cli.asking.here import noted_number
 from perfmodel.cli.subjects import job_of
 from perfmodel.errors import InvalidInputError
 from perfmodel.graph.job import job_to_dict
+from perfmodel.graph.noted_settings import HELD_TO, NOTED_AS, NUMBERS, WORDS
 from perfmodel.types import Mode
 
 if TYPE_CHECKING:
     from perfmodel.graph.ir import Graph
     from perfmodel.graph.job import Job
 
-_WORDS = (
-    "mode", "precision", "optimizer", "memory_format", "activation_checkpointing", "compiler",
-)  # fmt: skip
-_NUMBERS = ("batch_size", "accumulation_steps", "sequence_length")
-#: A graph is of one micro-batch. Files from before noted under the name of the field how many they
-#: hold.
-_NOTED_AS = {"accumulation_steps": "micro_batches"}
-#: A graph is answered on any compiler, and in any precision, which the answer tells.
-_HELD_TO = tuple(name for name in (*_WORDS, *_NUMBERS) if name not in ("precision", "compiler"))
 _IN_THE_GRAPH = ("adapter", "frozen")
 
 
@@ -32,10 +24,10 @@ def noted(graph: Graph, job: Job, tokens_per_sample: int | None = None) -> Graph
     """Note in the graph's source with which settings it was captured."""
     said = job_to_dict(job)
     said["activation_checkpointing"] = "full" if job.activation_checkpointing else "none"
-    names = [name for name in (*_WORDS, *_NUMBERS) if said.get(name) is not None]
+    names = [name for name in (*WORDS, *NUMBERS) if said.get(name) is not None]
     if job.mode is Mode.INFERENCE:
         names = [name for name in names if name != "optimizer"]
-    source = {_NOTED_AS.get(name, name): str(said[name]) for name in names}
+    source = {NOTED_AS.get(name, name): str(said[name]) for name in names}
     if tokens_per_sample is not None:
         source["tokens_per_sample"] = str(tokens_per_sample)
     return replace(graph, source={**graph.source, **source})
@@ -56,8 +48,8 @@ def settings_of(graph: Graph) -> dict[str, Any]:
             "model again.",
             pointer="/job/graph",
         )
-    words = {name: graph.source[name] for name in _WORDS if name in graph.source}
-    numbers = {name: noted_number(graph, _NOTED_AS.get(name, name)) for name in _NUMBERS}
+    words = {name: graph.source[name] for name in WORDS if name in graph.source}
+    numbers = {name: noted_number(graph, NOTED_AS.get(name, name)) for name in NUMBERS}
     return words | {name: number for name, number in numbers.items() if number is not None}
 
 
@@ -73,9 +65,9 @@ def job_of_graph(graph: Graph, settings: Mapping[str, Any]) -> Job:
     asked, was = job_of(captured, settings), job_of(captured, {})
     # What notes its layout notes all that was stated; older files note three settings.
     notes_all = "memory_format" in graph.source
-    for name in (one for one in _HELD_TO if notes_all or one in graph.source):
+    for name in (one for one in HELD_TO if notes_all or one in graph.source):
         if getattr(asked, name) != getattr(was, name):
-            own = graph.source.get(_NOTED_AS.get(name, name), "left open")
+            own = graph.source.get(NOTED_AS.get(name, name), "left open")
             raise InvalidInputError(
                 f"The graph was captured with {name} {own}, but {settings[name]} is asked for. "
                 "Capture the model again with that.",

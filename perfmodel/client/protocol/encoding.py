@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, NoReturn, TypeVar
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import unquote, urlencode, urlsplit
 
 from perfmodel import __version__
 from perfmodel.client.errors import Problem, UnreadableAnswerError, problem_error
@@ -69,7 +69,7 @@ def packed(draft: Request, above_bytes: int | None) -> Request:
 
 
 def base_of(url: str) -> str:
-    """Return the URL of a service without a slash at its end.
+    """Return the URL of a service without a key that it has as its password, or a slash at its end.
 
     Raises
     ------
@@ -78,19 +78,33 @@ def base_of(url: str) -> str:
 
     Examples
     --------
-    >>> base_of("https://example.org/perfmodel/")
+    >>> base_of("https://any:pmk_key@example.org/perfmodel/")
     'https://example.org/perfmodel'
     """
     parts = urlsplit(url)
+    without = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidInputError(f"A service has a URL such as http://127.0.0.1:8000; got {url!r}.")
-    if parts.username or parts.query or parts.fragment:
-        without = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
         raise InvalidInputError(
-            "The URL of a service has scheme, host, port and path; the key goes into api_key. "
-            f"Got {without!r}."
+            f"A service has a URL such as http://127.0.0.1:8000; got {without!r}."
         )
-    return url.rstrip("/")
+    if parts.query or parts.fragment or (parts.username and not parts.password):
+        raise InvalidInputError(
+            "The URL of a service has scheme, host, port and path; a key goes into api_key, or is "
+            f"the password of the URL. Got {without!r}."
+        )
+    return without.rstrip("/")
+
+
+def key_of(url: str) -> str | None:
+    """Return the key that a URL has as its password, or None.
+
+    Examples
+    --------
+    >>> key_of("https://any:pmk_key@example.org"), key_of("https://example.org")
+    ('pmk_key', None)
+    """
+    password = urlsplit(url).password
+    return None if password is None else unquote(password)
 
 
 class Bases:

@@ -11,7 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from perfmodel.client.errors import NoAnswerError, RefusedError, UnavailableError, UnreachableError
-from perfmodel.client.protocol.encoding import Bases, draft, packed, question_of, read_reply
+from perfmodel.client.protocol.encoding import (
+    Bases,
+    draft,
+    key_of,
+    packed,
+    question_of,
+    read_reply,
+)
 from perfmodel.client.protocol.messages import (
     Call,
     Fallback,
@@ -91,7 +98,10 @@ class Session:
         rest_s: float,
         compress_above_bytes: int | None,
     ) -> None:
-        self._bases = Bases([url] if isinstance(url, str) else url)
+        urls = [url] if isinstance(url, str) else url
+        self._bases = Bases(urls)
+        if api_key is None:
+            api_key = next(filter(None, map(key_of, urls)), None)
         if api_key is not None and (
             not (api_key.isascii() and api_key.isprintable()) or api_key.strip() != api_key
         ):

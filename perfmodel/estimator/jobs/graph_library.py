@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -21,7 +21,8 @@ from perfmodel.estimator.jobs.step_facts import facts_from, facts_to_keep
 from perfmodel.graph.canonical import from_json, to_json
 from perfmodel.graph.in_precision import may_differ
 from perfmodel.graph.ir import Graph
-from perfmodel.graph.job import Job
+from perfmodel.graph.job import Job, stated_fields
+from perfmodel.graph.noted_settings import HELD_TO, noted_source
 from perfmodel.store.state.database import Database, Registration, StoredGraph, deflated, inflated
 from perfmodel.types import Mode
 
@@ -192,10 +193,10 @@ class GraphLibrary:
                 graph_hash, pointer="/job/graph", hint="Register it with POST /v1/graphs."
             )
         _check_agreement(job, registration)
+        canonical = inflated(stored.deflated, stored.graph_hash)
+        _check_program(job, noted_source(canonical), registration)
         step = self._step_of(stored)
-        if may_differ(inflated(stored.deflated, stored.graph_hash), job.precision):
-            return asked_in(step, job.precision)
-        return step
+        return asked_in(step, job.precision) if may_differ(canonical, job.precision) else step
 
     def _kept(self, key: str) -> CapturedStep | None:
         if self.database is None:
@@ -281,6 +282,22 @@ def _check_agreement(job: Job, registration: Registration) -> None:
             pointer="/job/accumulation_steps",
             allowed=("1",),
         )
+
+
+def _check_program(job: Job, noted: Mapping[str, str], registration: Registration) -> None:
+    """Refuse what a job states besides, where the graph notes another setting."""
+    for name, stated in stated_fields(job).items():
+        captured: object = noted.get(name)
+        if name == "sequence_length" and captured is None:
+            captured = registration.tokens_per_sample
+        asked = "full" if name == "activation_checkpointing" else stated
+        if name in HELD_TO and captured is not None and str(asked) != str(captured):
+            raise InvalidInputError(
+                f"The graph was captured with {name} {captured}, but the job asks for {asked}. "
+                f"Register a graph captured with {name} {asked}, or leave it out.",
+                pointer=f"/job/{name}",
+                allowed=(str(captured),),
+            )
 
 
 def _capture_key(job: Job) -> str:

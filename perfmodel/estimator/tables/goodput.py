@@ -371,12 +371,19 @@ def stated_adaptation(job: Job, placement: ResolvedPlacement) -> Mapping[str, An
     Raises
     ------
     InvalidInputError
-        It states nothing, does not train, or is split over the accelerators.
+        It states nothing, does not train, is one step of one batch, or is split over the
+        accelerators.
     """
     if job.adaptation is None or job.mode is not Mode.TRAINING:
         raise InvalidInputError(
             "Goodput is defined for a training job that states its adaptation: "
             "gradient_noise_scale, initial_batch_size and batch_size_bounds.",
+            pointer="/job/adaptation",
+        )
+    if job.graph is not None:
+        raise InvalidInputError(
+            "A registered graph is a step of one batch: no other can be chosen for it. Name the "
+            "model instead.",
             pointer="/job/adaptation",
         )
     if placement.is_split:

@@ -70,6 +70,46 @@ def test_mode_and_batch_size_may_stand_in_the_graph(client: TestClient) -> None:
     assert (answer["mode"], answer["batch_size"]) == ("training", 8)
 
 
+@pytest.mark.parametrize(
+    ("stated", "pointer"),
+    [
+        ({"optimizer": "adamw"}, "/job/optimizer"),
+        ({"activation_checkpointing": True}, "/job/activation_checkpointing"),
+        ({"sequence_length": 64}, "/job/sequence_length"),
+        ({"memory_format": "channels_last"}, "/job/memory_format"),
+        ({"sequence_length": 512, "compiler": "inductor", "precision": "amp_bf16"}, ""),
+    ],
+)
+def test_a_job_is_held_to_what_its_graph_notes(
+    client: TestClient, stated: dict[str, Any], pointer: str
+) -> None:
+    source = {
+        "mode": "training", "batch_size": "8", "tokens_per_sample": "512", "optimizer": "sgd",
+        "activation_checkpointing": "none", "memory_format": "channels_first",
+    }  # fmt: skip
+    answer = client.post("/v1/graphs", json={**_as_wide_as(1_003), "source": source}).json()
+    job = {"graph": answer["graph"], "mode": "training", "batch_size": 8, **stated}
+    response = client.post("/v1/predict", json={"job": job, "placement": "A10"})
+    if pointer:
+        assert response.status_code == 422
+        assert response.json()["errors"][0]["pointer"] == pointer
+        assert "was captured with" in response.json()["detail"]
+    else:
+        assert response.json()["throughput"]["tokens_per_second"] > 0
+
+
+def test_no_batch_is_chosen_for_a_graph(client: TestClient) -> None:
+    source = {"mode": "training", "batch_size": "8"}
+    graph = client.post("/v1/graphs", json={**_as_wide_as(1_004), "source": source}).json()["graph"]
+    adaptation = {
+        "gradient_noise_scale": 100, "initial_batch_size": 8, "batch_size_bounds": [8, 64],
+    }  # fmt: skip
+    job = {"graph": graph, "mode": "training", "batch_size": 8, "adaptation": adaptation}
+    body = {"job": job, "placements": ["A10"], "by": "goodput"}
+    [error] = client.post("/v1/rank", json=body).json()["errors"]
+    assert "Name the model instead" in error["detail"]
+
+
 def test_a_graph_that_says_no_batch_size_needs_one(client: TestClient) -> None:
     response = client.post("/v1/graphs", json=_as_wide_as(1_002))
     assert response.status_code == 422

@@ -142,6 +142,14 @@ def test_unknown_routes_and_methods(client: TestClient) -> None:
     check_problem(response, 405)
     assert response.headers["allow"] == "POST"
     assert response.json()["detail"] == "/v1/predict does not take GET; it takes POST."
+    for method, path, allowed in (
+        ("PUT", "/v1/graphs", "GET, POST"),
+        ("PUT", "/v1/observations", "GET, POST, PATCH, DELETE"),
+        ("PATCH", "/v1/operations/x", "GET, DELETE"),
+    ):
+        response = client.request(method, path)
+        check_problem(response, 405)
+        assert response.headers["allow"] == allowed
     limit = check_problem(client.get("/v1/jobs?limit=0"), 422)
     assert "got '0'" in limit["detail"]
 

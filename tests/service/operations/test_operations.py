@@ -49,6 +49,8 @@ def test_the_answer_is_fetched_later(
     assert kept.status_code == 202
     assert kept.headers["preference-applied"] == "respond-async"
     OperationEntry.model_validate_json(kept.content, strict=True)
+    counted = [line for line in client.get("/metrics").text.splitlines() if 'status="202"' in line]
+    assert any(f'route="{path}"' in line for line in counted), counted
     place = kept.headers["location"]
     assert place == f"/v1/operations/{kept.json()['id']}"
     done = _ended(client, place)
