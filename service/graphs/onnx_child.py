@@ -16,8 +16,8 @@ from typing import Any
 
 import orjson
 
-from perfmodel.capture.onnx import capture_onnx
-from perfmodel.errors import PerfModelError, UnsupportedOnnxError
+from perfmodel.capture.onnx import capture_onnx, samples_of
+from perfmodel.errors import InvalidInputError, PerfModelError, UnsupportedOnnxError
 from perfmodel.estimator.captures.confinement import peak_bytes, resident_bytes
 from perfmodel.graph.canonical import to_json
 from perfmodel.graph.ir import Graph
@@ -59,7 +59,7 @@ def _check_nodes(graph: Graph, most: int) -> None:
 
 def _graph(file: bytes, settings: dict[str, Any]) -> Graph:
     precision = settings["precision"]
-    return capture_onnx(
+    graph = capture_onnx(
         file,
         dimensions=settings["dimensions"],
         batch_size=settings["batch_size"],
@@ -67,6 +67,12 @@ def _graph(file: bytes, settings: dict[str, Any]) -> Graph:
         optimizer=settings["optimizer"],
         precision=Precision(precision) if precision else None,
     )
+    try:
+        samples_of(graph, settings["batch_size"])
+    except InvalidInputError as error:
+        error.pointer = "/batch_size"
+        raise
+    return graph
 
 
 def _limit(memory_bytes: int, time_s: float) -> None:

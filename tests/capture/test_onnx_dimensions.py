@@ -27,13 +27,9 @@ def test_batch_size_binds_the_first_dimension():
     assert capture_onnx(relu(None, 4), batch_size=8).tensors[0].shape == (8, 4)
 
 
-def test_dimensions_and_batch_size_agree():
-    with pytest.raises(UnsupportedOnnxError, match="'n' first, bound to 3; batch size 8 was"):
-        capture_onnx(relu("n", 4), batch_size=8, dimensions={"n": 3})
-    # The batch may be another dimension than the first.
-    for sizes in ({"n": 8, "s": 4}, {"n": 4, "s": 8}):
-        graph = capture_onnx(relu("n", "s"), batch_size=8, dimensions=sizes)
-        assert graph.tensors[0].shape == tuple(sizes.values())
+def test_dimensions_win_over_batch_size():
+    graph = capture_onnx(relu("n", 4), batch_size=8, dimensions={"n": 3})
+    assert graph.tensors[0].shape == (3, 4)
 
 
 def test_unbound_dimensions_are_named_with_the_cure():

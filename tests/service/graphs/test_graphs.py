@@ -125,6 +125,17 @@ def test_an_onnx_file_becomes_a_graph(client: TestClient) -> None:
     assert predicted.status_code == 200, predicted.text
 
 
+def test_a_batch_that_the_dimensions_contradict_is_refused(client: TestClient) -> None:
+    file = _matmul(shape=("n", 4))
+    for samples, status in ((8, 422), (17, 201)):
+        url = f'/v1/graphs?batch_size={samples}&dimensions={{"n":17}}'
+        response = client.post(url, content=file, headers=ONNX)
+        assert response.status_code == status, response.text
+        if status == 422:
+            assert response.json()["errors"][0]["pointer"] == "/batch_size"
+            assert "no input has that extent" in response.json()["detail"]
+
+
 def test_values_in_another_file_are_not_looked_for(client: TestClient) -> None:
     whole, apart = (
         client.post("/v1/graphs?batch_size=16", content=_matmul(external=external), headers=ONNX)

@@ -74,13 +74,6 @@ class Binding:
             name = first if isinstance(first, str) else f"{info.name}[0]"
             if name not in self.extents:
                 self._set(name, batch_size, "batch size")
-            elif batch_size not in self._bound(info):
-                raise UnsupportedOnnxError(
-                    f"Input {info.name!r} of the ONNX file has the dimension {name!r} first, bound "
-                    f"to {self.extents[name]}; batch size {batch_size} was asked for. Bind it to "
-                    "that, or leave it to the batch size.",
-                    pointer="/batch_size",
-                )
 
     def _bound(self, info: OnnxValueInfo) -> list[int | None]:
         dims = info.dims or ()
