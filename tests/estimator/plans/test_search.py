@@ -48,6 +48,11 @@ def estimator() -> Estimator:
 
 
 @pytest.fixture(scope="module")
+def shipped() -> Estimator:
+    return Estimator.from_folder(MODELS, graphs=GraphLibrary(capture=capture_in_process))
+
+
+@pytest.fixture(scope="module")
 def found(estimator: Estimator) -> PlanRanking:
     return estimator.search(JOB, HOST, global_batch=256, most=6)
 
@@ -105,8 +110,9 @@ def test_a_search_asks_who_splits_as_its_answers_do(estimator: Estimator) -> Non
         assert (SPLIT_BY_MEGATRON_WARNING in ranking.warnings) is asks
 
 
-def test_plans_of_other_batches_than_the_job_has_take_as_long_as_their_answers() -> None:
-    shipped = Estimator.from_folder(MODELS, graphs=GraphLibrary(capture=capture_in_process))
+def test_plans_of_other_batches_than_the_job_has_take_as_long_as_their_answers(
+    shipped: Estimator,
+) -> None:
     stated = {"precision": "amp_bf16", "sequence_length": 512, "optimizer": "adamw"}
     job = parse_job({"model": "gpt2", "mode": "training", "batch_size": 1, **stated})
     host = parse_placement("8xA100-SXM4-80GB")
@@ -118,8 +124,9 @@ def test_plans_of_other_batches_than_the_job_has_take_as_long_as_their_answers()
 
 
 @pytest.mark.parametrize("batch_size", [1, 128])
-def test_a_search_does_not_ask_at_which_batch_the_job_is_stated(batch_size: int) -> None:
-    shipped = Estimator.from_folder(MODELS, graphs=GraphLibrary(capture=capture_in_process))
+def test_a_search_does_not_ask_at_which_batch_the_job_is_stated(
+    shipped: Estimator, batch_size: int
+) -> None:
     stated = {"precision": "amp_bf16", "sequence_length": 128, "optimizer": "adamw"}
     # BERT's head of spans: no language model of those that the equations were fitted on.
     job = {"model": "zoo/bert-base-squad", "mode": "training", "batch_size": batch_size, **stated}
