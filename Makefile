@@ -43,10 +43,10 @@ lint: dev ## check style without changing anything
 types: dev ## check types, strictly
 	$(BIN)/mypy
 
-# Much of a test is waiting for a process or a clock: three processes keep two cores busy. A file stays whole: what its
-# tests share is made once. In their order: by count of tests, files with one long test would come last, and alone.
-test: dev ## set up and run all tests (style and types among them) in three processes
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+# Much of a test is waiting for a process or a clock. A file stays whole: what its tests share is made once.
+# In their order: by count of tests, files with one long test would come last, and alone.
+test: dev ## set up and run all tests (style and types among them) in two processes
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 bench: dev ## run every benchmark, one after the other (coverage: every tenth model)
 	@for file in $(filter-out benchmarks/accuracy.py benchmarks/regret.py benchmarks/reliability.py benchmarks/two_versions.py,$(wildcard benchmarks/[a-z]*.py)); do \
