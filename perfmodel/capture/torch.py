@@ -47,22 +47,21 @@ def capture(
         The step depends on the values of tensors, or fails for another reason, which is given.
     """
     recorder = Recorder(most_nodes=most_nodes)
+    copied: Program | None = None
     try:
-        program = on_meta(program)
-    except Exception as error:
-        raise CaptureError(_reason(error)) from error
-    try:
-        _warm_up_optimizer(program)
-        parts = Parts.of(program.module)
-        _enter_known_tensors(recorder, program, parts)
-        _record(recorder, program, parts)
-        _mark_gradients(recorder, program, parts)
+        copied = on_meta(program)
+        _warm_up_optimizer(copied)
+        parts = Parts.of(copied.module)
+        _enter_known_tensors(recorder, copied, parts)
+        _record(recorder, copied, parts)
+        _mark_gradients(recorder, copied, parts)
     except PerfModelError:
         raise
     except Exception as error:
         raise CaptureError(_reason(error)) from error
     finally:
-        _drop_gradients(program)
+        if copied is not None:  # else the gradients are those of whoever brought the program
+            _drop_gradients(copied)
     origin = {"framework": "torch", "torch": str(torch.__version__), **(source or {})}
     return recorder.graph(origin)
 

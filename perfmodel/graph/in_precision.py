@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from perfmodel.graph.cost.base import REGISTER, OpClass
+from perfmodel.graph.cost.base import PRODUCTS, REGISTER, OpClass
 from perfmodel.graph.cost.cost_table import cost_of
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.job import Job
@@ -47,7 +47,6 @@ _IN_8_BITS: Mapping[str, Precision] = MappingProxyType(
 )
 #: Types that no precision stands for.
 _WIDER = ("float64", "complex64", "complex128")
-_NARROWED = (OpClass.MATMUL, OpClass.CONVOLUTION, OpClass.ATTENTION, OpClass.RECURRENT)
 _WIDENED = (OpClass.SOFTMAX,)
 #: What training keeps in its own type under autocast.
 _KEPT = (Role.PARAMETER, Role.GRADIENT, Role.OPTIMIZER_STATE, Role.BUFFER)
@@ -156,7 +155,7 @@ def _types(graph: Graph) -> set[str]:
 
 
 def _products(graph: Graph) -> Iterator[Node]:
-    return (node for node in graph.nodes if _class(node) in _NARROWED)
+    return (node for node in graph.nodes if _class(node) in PRODUCTS)
 
 
 def _keeps_wide(graph: Graph) -> bool:
@@ -205,7 +204,7 @@ class _Autocast:
     def add(self, node: Node) -> None:
         """Append a node in the type that autocast runs it in."""
         op_class = _class(node)
-        if op_class in _NARROWED:
+        if op_class in PRODUCTS:
             inputs = tuple(self._narrowed(i, node) for i in node.inputs)
             self._append(replace(node, inputs=inputs), self.narrow)
         elif op_class in _WIDENED or not self._is_narrow(node):

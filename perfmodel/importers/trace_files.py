@@ -17,7 +17,7 @@ from types import MappingProxyType
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidTraceError, StoreError
-from perfmodel.graph.cost.base import OpClass
+from perfmodel.graph.cost.base import PRODUCTS
 from perfmodel.graph.job import Job
 from perfmodel.importers.kernels.traced_calls import UnnamedCallError, traced_call
 from perfmodel.importers.published import (
@@ -51,7 +51,6 @@ _SOURCE = "traces"
 _LICENCE = "not stated"
 #: Of the device time of a trace, below which what is not joined may be part of any operator.
 _LEAST_JOINED = 0.95
-_PRODUCTS = (OpClass.MATMUL, OpClass.CONVOLUTION, OpClass.ATTENTION, OpClass.RECURRENT)
 #: In which types products of a precision are, as a trace tells them.
 _COMPUTED: Mapping[Precision, Precision] = MappingProxyType(
     {
@@ -332,7 +331,7 @@ def _another_job(found: TraceExplanation, job: Job) -> str:
         return "operators of a forward pass alone ran, and the job is said to train"
     computed: defaultdict[Precision, float] = defaultdict(float)
     for one in found.operators:
-        if one.operator.op_class in _PRODUCTS and one.flops:  # none without shapes and types
+        if one.operator.op_class in PRODUCTS and one.flops:  # none without shapes and types
             computed[one.precision] += one.flops * one.operator.calls
     most = max(computed, key=lambda one: computed[one], default=job.arithmetic)
     if _COMPUTED.get(most, most) is _COMPUTED.get(job.arithmetic, job.arithmetic):

@@ -224,11 +224,12 @@ async def _on_perfmodel_error(request: Request, error: Exception) -> Response:
 async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
-    headers = error.headers
+    detail, headers = _http_detail(request, status, error), error.headers
     if status is HTTPStatus.METHOD_NOT_ALLOWED:
-        headers = {**(headers or {}), "Allow": ", ".join(_methods_of(request))}
-    content = http_problem(status, _http_detail(request, status, error))
-    return problem_response(content, headers)
+        taken = ", ".join(_methods_of(request))
+        detail = f"{request.url.path} does not take {request.method}; it takes {taken}."
+        headers = {**(headers or {}), "Allow": taken}
+    return problem_response(http_problem(status, detail), headers)
 
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -246,9 +247,6 @@ def _http_detail(request: Request, status: HTTPStatus, error: HTTPException) -> 
         return f"There is nothing at {request.url.path}, or nothing that this key may see."
     if status is HTTPStatus.NOT_FOUND:
         return f"There is nothing at {request.url.path}. /docs lists every route."
-    if status is HTTPStatus.METHOD_NOT_ALLOWED:
-        taken = ", ".join(_methods_of(request))
-        return f"{request.url.path} does not take {request.method}; it takes {taken}."
     return str(error.detail)
 
 

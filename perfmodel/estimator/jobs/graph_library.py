@@ -284,14 +284,22 @@ def _check_agreement(job: Job, registration: Registration) -> None:
         )
 
 
+_OF_REGISTRATIONS = ("mode", "batch_size", "accumulation_steps")
+
+
 def _check_program(job: Job, noted: Mapping[str, str], registration: Registration) -> None:
-    """Refuse what a job states besides, where the graph notes another setting."""
+    """Refuse what a job states besides, where the graph notes another setting.
+
+    What may be corrected of a registration is held to that alone.
+    """
     for name, stated in stated_fields(job).items():
+        if name not in HELD_TO or name in _OF_REGISTRATIONS:
+            continue
         captured: object = noted.get(name)
         if name == "sequence_length" and captured is None:
             captured = registration.tokens_per_sample
         asked = "full" if name == "activation_checkpointing" else stated
-        if name in HELD_TO and captured is not None and str(asked) != str(captured):
+        if captured is not None and str(asked) != str(captured):
             raise InvalidInputError(
                 f"The graph was captured with {name} {captured}, but the job asks for {asked}. "
                 f"Register a graph captured with {name} {asked}, or leave it out.",

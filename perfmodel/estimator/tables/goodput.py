@@ -411,11 +411,11 @@ def at_some_batches(core: Core, own: PreparedJob, within: Sequence[int]) -> list
         Batches that are asked about: the ends are as far out as these at least.
     """
     first = own.job.batch_size
-    known = [max(1, first // _FAR), first, _FAR * first]
+    known = [max(1, first // _FAR), first, min(_FAR * first, MAX_COUNT)]
     while known[0] > min(within):
         known.insert(0, max(1, known[0] // _FAR))
     while known[-1] < max(within):
-        known.append(_FAR * known[-1])
+        known.append(min(_FAR * known[-1], MAX_COUNT))
     return [core.prepare(replace(own.job, batch_size=batch)) for batch in sorted({*known})]
 
 

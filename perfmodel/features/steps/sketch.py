@@ -25,7 +25,7 @@ from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.features.dataflow import Dataflow
 from perfmodel.features.nodes import OP_CLASSES, STATIC_COLUMNS, NodeTable, node_table
 from perfmodel.features.operand_shapes import NO_RECURSION, recursion
-from perfmodel.graph.cost.base import OpClass
+from perfmodel.graph.cost.base import PRODUCTS, OpClass
 from perfmodel.graph.ir import Graph
 from perfmodel.types import Role
 
@@ -48,9 +48,7 @@ _FUSIBLE = np.isin(
         )
     ],
 )
-_CONTRACTION_CODES = [
-    _CODE[c] for c in (OpClass.MATMUL, OpClass.CONVOLUTION, OpClass.ATTENTION, OpClass.RECURRENT)
-]
+_CONTRACTION_CODES = [_CODE[c] for c in PRODUCTS]
 _RECURRENT = _CODE[OpClass.RECURRENT]
 #: Under which name it lies with its graph.
 _KEPT = "_step_sketch"

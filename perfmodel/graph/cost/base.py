@@ -36,6 +36,10 @@ class OpClass(StrEnum):
     OTHER = "other"
 
 
+#: Classes whose operators are products, which matrix units compute.
+PRODUCTS = (OpClass.MATMUL, OpClass.CONVOLUTION, OpClass.ATTENTION, OpClass.RECURRENT)
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
     """Work of one operator call.

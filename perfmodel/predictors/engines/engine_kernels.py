@@ -19,13 +19,11 @@ import numpy as np
 
 from perfmodel.features.arrays import BoolArray, FloatArray, IntArray
 from perfmodel.features.nodes import OP_CLASSES, NodeTable, node_table
-from perfmodel.graph.cost.base import OpClass
+from perfmodel.graph.cost.base import PRODUCTS, OpClass
 from perfmodel.graph.ir import Graph
 
 _CODE = {op_class: code for code, op_class in enumerate(OP_CLASSES)}
-_PRODUCTS = frozenset(
-    _CODE[c] for c in (OpClass.MATMUL, OpClass.CONVOLUTION, OpClass.ATTENTION, OpClass.RECURRENT)
-)
+_PRODUCTS = frozenset(_CODE[c] for c in PRODUCTS)
 _JOINING = frozenset(_CODE[c] for c in (OpClass.ELEMENTWISE, OpClass.MOVEMENT))
 _CONVOLUTION, _NORMALIZATION, _SOFTMAX, _MATMUL, _CREATION = (
     _CODE[c]

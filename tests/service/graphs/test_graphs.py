@@ -98,6 +98,14 @@ def test_a_job_is_held_to_what_its_graph_notes(
         assert response.json()["throughput"]["tokens_per_second"] > 0
 
 
+def test_a_job_is_held_to_what_was_corrected_and_not_to_what_was_noted(client: TestClient) -> None:
+    source = {"mode": "training", "batch_size": "8", "optimizer": "sgd"}
+    graph = client.post("/v1/graphs", json={**_as_wide_as(1_005), "source": source}).json()["graph"]
+    client.patch(f"/v1/graphs/{graph}?mode=inference&batch_size=4").raise_for_status()
+    job = {"graph": graph, "mode": "inference", "batch_size": 4}
+    assert client.post("/v1/predict", json={"job": job, "placement": "A10"}).status_code == 200
+
+
 def test_no_batch_is_chosen_for_a_graph(client: TestClient) -> None:
     source = {"mode": "training", "batch_size": "8"}
     graph = client.post("/v1/graphs", json={**_as_wide_as(1_004), "source": source}).json()["graph"]
