@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -130,6 +131,16 @@ def test_module_and_inputs_of_the_user_stay_as_they_are() -> None:
     assert not module.training
     assert all(torch.equal(value, state[name]) for name, value in module.state_dict().items())
     assert all(p.grad is None and p.device.type == "cpu" for p in module.parameters())
+
+
+def test_a_program_that_cannot_be_copied_keeps_its_gradients() -> None:
+    module = nn.Linear(3, 2)
+    module.lock = threading.Lock()  # type: ignore[assignment]
+    program = make_program(module, (torch.ones(5, 3),), mode=Mode.TRAINING)
+    module.weight.grad = torch.ones(2, 3)
+    with pytest.raises(CaptureError):
+        capture(program)
+    assert module.weight.grad is not None
 
 
 def test_program_with_real_tensors_is_captured_without_running_it() -> None:

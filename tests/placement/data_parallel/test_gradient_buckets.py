@@ -57,6 +57,21 @@ def test_jobs_that_were_cut_alone_join_as_if_cut_together() -> None:
         assert np.array_equal(getattr(joined, one.name), getattr(together, one.name))
 
 
+def test_rows_between_jobs_of_equal_gradients_share_their_steps_in_between() -> None:
+    few = gradient_buckets(made_up_profile())
+    many = dataclasses.replace(
+        few, optimizer_share=few.optimizer_share / 4, ready=1 - (1 - few.ready) / 4
+    )
+    first, second = np.zeros(3, dtype=np.int64), np.ones(3, dtype=np.int64)
+    found = GradientBuckets.join([few, many]).between(first, second, np.array([0.0, 0.5, 1.0]))
+    assert found.optimizer_share == pytest.approx(
+        few.optimizer_share[0] * np.array([1, 0.625, 0.25])
+    )
+    assert found.ready[[0, 2]] == pytest.approx(np.concatenate([few.ready, many.ready]))
+    assert found.ready[1] == pytest.approx((few.ready[0] + many.ready[0]) / 2)
+    assert found.size_bytes == pytest.approx(np.repeat(few.size_bytes, 3, axis=0))
+
+
 def test_a_job_without_gradients_has_no_buckets() -> None:
     profile = dataclasses.replace(
         made_up_profile(),
