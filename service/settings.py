@@ -153,7 +153,11 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix="PERFMODEL_", extra="ignore", frozen=True, allow_inf_nan=False
+        env_prefix="PERFMODEL_",
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
+        allow_inf_nan=False,
     )
 
     listen_host: str = "127.0.0.1"
@@ -280,7 +284,7 @@ def _no_json() -> Iterator[str]:
     for name, field in Settings.model_fields.items():
         variable, kind = _variable(name), get_origin(field.annotation)
         try:
-            json.loads(os.environ.get(variable, "[]"))
+            json.loads(os.environ.get(variable) or "[]")
         except ValueError as error:
             if kind is tuple:
                 yield f'{variable} is JSON, as ["one", "two"]; got {os.environ[variable]!r}.'

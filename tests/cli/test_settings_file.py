@@ -17,6 +17,7 @@ from perfmodel.cli import cli
 from perfmodel.cli.running.settings_file import known_settings, read_settings_into, unread_variables
 from perfmodel.errors import InvalidInputError, UnknownSettingError
 from perfmodel.retraining.settings import parse_settings
+from service.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -54,6 +55,22 @@ def test_what_stands_nearer_counts(tmp_path: Path) -> None:
     assert found["PERFMODEL_BURST_S"] == "4"
     # Without the line end of the file; and the secret of the environment is nearer than the file.
     assert found["PERFMODEL_DATABASE"] == "postgresql://me:secret@host/db"
+
+
+def test_an_empty_variable_states_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = tmp_path / "url"
+    secret.write_text("postgresql://me:secret@host/db")
+    empty = {"PERFMODEL_DATABASE": "", "PERFMODEL_RATE_PER_S": ""}
+    found = _read(tmp_path, 'rate_per_s = 2\ndatabase = "other.db"', **empty)
+    assert found == {"PERFMODEL_DATABASE": "other.db", "PERFMODEL_RATE_PER_S": "2"}
+    named = {"PERFMODEL_DATABASE": "", "PERFMODEL_DATABASE_FILE": str(secret)}
+    assert _read(tmp_path, "", **named)["PERFMODEL_DATABASE"] == "postgresql://me:secret@host/db"
+    file = {"PERFMODEL_DATABASE_FILE": ""}
+    assert _read(tmp_path, 'database = "other.db"', **file)["PERFMODEL_DATABASE"] == "other.db"
+    monkeypatch.setenv("PERFMODEL_RATE_PER_S", "")
+    assert Settings().rate_per_s == Settings.model_fields["rate_per_s"].default
 
 
 def test_a_file_of_settings_may_name_files_of_secrets(tmp_path: Path) -> None:

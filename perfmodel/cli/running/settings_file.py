@@ -64,7 +64,7 @@ def _read_stated(ctx: click.Context, param: click.Parameter, value: Path | None)
 def read_settings_into(environment: MutableMapping[str, str], file: Path | None = None) -> None:
     """Add to an environment what a file of settings and files of secrets say.
 
-    Variables that are there already stay as they are.
+    Variables that are there already stay as they are; an empty one states nothing.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def read_settings_into(environment: MutableMapping[str, str], file: Path | None 
     """
     if file is None and environment.get(SETTINGS_FILE):
         file = Path(environment[SETTINGS_FILE])
-    secrets = {name for name in environment if _is_secret(name)}
+    secrets = {name for name in environment if _is_secret(name) and environment[name]}
     if file is None and not secrets:
         return
     known = known_settings()
@@ -95,11 +95,12 @@ def read_settings_into(environment: MutableMapping[str, str], file: Path | None 
         }
         _refuse_unknown(variables, known, place=str(file))
         plain = {name: value for name, value in variables.items() if not _is_secret(name)}
-        taken = {f"{name}{_SUFFIX}" for name in environment}
+        taken = {f"{name}{_SUFFIX}" for name, value in environment.items() if value}
         secret = {name: variables[name] for name in variables.keys() - plain.keys() - taken}
         _read_secrets(plain, secret, known, place=str(file))
-        for name, value in plain.items():
-            environment.setdefault(name, value)
+        environment.update(
+            {name: value for name, value in plain.items() if not environment.get(name)}
+        )
 
 
 def unread_variables(environment: Mapping[str, str]) -> list[str]:
@@ -212,7 +213,7 @@ def _read_secrets(
     _refuse_unknown(secrets, known, place=place)
     for variable, path in secrets.items():
         name = variable.removesuffix(_SUFFIX)
-        if name in into:
+        if into.get(name):
             raise InvalidInputError(
                 f"{name} and {variable} both stand in {place}; state one of them."
             )
