@@ -9,7 +9,7 @@ from sqlalchemy import and_, insert, or_, select, update
 
 from perfmodel.store.feedback.alarm_records import Alarm, AlarmState
 from perfmodel.store.feedback.keeper_lease import KeeperLease, Keeping
-from perfmodel.store.sql.connections import Connections, now
+from perfmodel.store.sql.connections import now
 from perfmodel.store.sql.shared_store import Page, SharedStore, raise_revision, record_from, row_of
 from perfmodel.store.sql.tables import ALARMS
 
@@ -22,10 +22,6 @@ read_alarm = partial(record_from, Alarm)
 
 class AlarmStore(SharedStore):
     """Keeps alarms."""
-
-    def __init__(self, connections: Connections) -> None:
-        super().__init__(connections)
-        self._lease = KeeperLease(connections)
 
     def open_alarms(self) -> tuple[Alarm, ...]:
         """Return the alarms that stand, oldest first, each with what to do about it."""
@@ -52,7 +48,7 @@ class AlarmStore(SharedStore):
         """
         with self._connections.writing() as connection:
             raise_revision(connection, REVISION)
-            if not self._lease.holds(connection, keeping):
+            if not KeeperLease.holds(connection, keeping):
                 return False
             for alarm in alarms:
                 row = row_of(alarm)
