@@ -10,7 +10,7 @@ from sqlalchemy import and_, insert, or_, select, update
 from perfmodel.store.feedback.alarm_records import Alarm, AlarmState
 from perfmodel.store.feedback.keeper_lease import KeeperLease, Keeping
 from perfmodel.store.sql.connections import now
-from perfmodel.store.sql.shared_store import Page, SharedStore, raise_revision, record_from, row_of
+from perfmodel.store.sql.shared_store import Page, SharedStore, record_from, row_of
 from perfmodel.store.sql.tables import ALARMS
 
 #: Name of the counter that every change of an alarm raises.
@@ -46,8 +46,7 @@ class AlarmStore(SharedStore):
 
         Who acknowledged one, and what was told of it, stays as it is.
         """
-        with self._connections.writing() as connection:
-            raise_revision(connection, REVISION)
+        with self._changing(REVISION) as connection:
             if not KeeperLease.holds(connection, keeping):
                 return False
             for alarm in alarms:
@@ -63,8 +62,7 @@ class AlarmStore(SharedStore):
     def acknowledge(self, name: str | None, *, by: str, note: str | None = None) -> int:
         """Note that somebody knows of an alarm, or of all open ones; return of how many."""
         meant = _ALARM.state == AlarmState.OPEN.value if name is None else _ALARM.name == name
-        with self._connections.writing() as connection:
-            raise_revision(connection, REVISION)
+        with self._changing(REVISION) as connection:
             changed = connection.execute(
                 update(ALARMS)
                 .where(meant)
