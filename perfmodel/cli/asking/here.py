@@ -32,17 +32,13 @@ _MOST_KEPT_BYTES = 512 * 1024 * 1024
 _KEPT_S = 30 * 86_400.0
 
 
-def kept_graphs() -> GraphSource:
-    """Return what knows shipped graphs, captures the rest, and keeps that in the cache of the user.
+class KeptGraphs:
+    """Knows shipped graphs, captures the rest, and keeps that in the cache of the user.
 
     ``PERFMODEL_CACHE`` moves that folder. Where it cannot be written, or the libraries of databases
-    are absent, every command captures again.
+    are absent, every command captures again. Nothing that captures or keeps is loaded before a job
+    needs it.
     """
-    return _ShippedOrKept()
-
-
-class _ShippedOrKept:
-    """Loads nothing that captures or keeps before a job needs it."""
 
     def step(self, job: Job) -> CapturedStep:
         """Return the captured step of a job."""
@@ -211,7 +207,7 @@ def estimator_here(models: Path, graph: Graph | None = None) -> Estimator:
     from perfmodel.predictors.serving.own_process import prepare_process
 
     prepare_process()
-    graphs = kept_graphs()
+    graphs = KeptGraphs()
     known = graphs if graph is None else GivenGraph(graph, graphs)
     return Estimator.from_folder(models, graphs=known)
 
