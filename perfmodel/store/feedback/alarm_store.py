@@ -37,10 +37,6 @@ class AlarmStore(SharedStore):
             query = query.where(_ALARM.state == state.value)
         return self._page(query, _ALARM.id, read_alarm, cursor=cursor, limit=limit)
 
-    def find(self, name: str) -> Alarm | None:
-        """Return an alarm, or None."""
-        return self._find(select(ALARMS).where(_ALARM.name == name), read_alarm)
-
     def write(self, keeping: Keeping, alarms: Sequence[Alarm]) -> bool:
         """Keep alarms as they are now; False where somebody else is the keeper by now.
 
