@@ -73,7 +73,7 @@ def _file() -> Path:
     folder = Path(os.environ.get("PERFMODEL_CACHE") or usual) / "captures"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{_code()}.db"
-    if _size(path) > _MOST_KEPT_BYTES:
+    if path.exists() and path.stat().st_size > _MOST_KEPT_BYTES:
         path.unlink(missing_ok=True)
     for other in folder.glob("*.db*"):
         with contextlib.suppress(OSError):  # another process was quicker
@@ -81,10 +81,6 @@ def _file() -> Path:
                 other.unlink()
     path.touch()
     return path
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
 
 
 def _code() -> str:
