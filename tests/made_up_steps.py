@@ -14,10 +14,8 @@ def made_up_profile(
     forward = 0.33
     return StepProfile(
         samples=32,
-        parameter_count=gradient_bytes / 4,
         parameter_bytes=gradient_bytes,
         gradient_bytes=gradient_bytes,
-        optimizer_state_bytes=2 * gradient_bytes,
         input_bytes=1e7,
         forward_share=forward,
         backward_share=1 - forward - optimizer_share,

@@ -29,7 +29,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from perfmodel.adapters.ask import Answers, Cell, JobForm, NoAnswerError, Service
+from perfmodel.adapters.ask import Answers, JobForm, NoAnswerError, Service
 from perfmodel.adapters.measured.numbers import stated_number
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.json_values import refuse_unknown
@@ -114,16 +114,12 @@ class NodeSpeeds:
             LOG.warning("Ray goes on without predictions: %s", error)
             return
         rates = {
-            name: _per_accelerator(cell, count)
+            name: 0.0 if cell is None or cell.fits is False else cell.samples_per_second / count
             for (name, count), cell in zip(self._counts.items(), cells, strict=True)
         }
         fastest = max(rates.values(), default=0.0)
         if fastest > 0:
             self._speeds = {name: rate / fastest for name, rate in rates.items()}
-
-
-def _per_accelerator(cell: Cell | None, count: int) -> float:
-    return 0.0 if cell is None or cell.fits is False else cell.samples_per_second / count
 
 
 def scored(

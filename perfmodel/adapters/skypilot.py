@@ -14,7 +14,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perfmodel.adapters.ask import Answers, Cell, JobForm, NoAnswerError
+from perfmodel.adapters.ask import Answers, JobForm, NoAnswerError
 from perfmodel.adapters.measured.numbers import stated_count, stated_number
 from perfmodel.errors import InvalidInputError
 
@@ -126,12 +126,8 @@ def resources_yaml(
     unknown = [one for cell, one in pairs if cell is None]
     if not fitting and (not unknown or not known):
         return _yaml("any_of", named)
-    fitting.sort(key=lambda pair: -_rate(pair[0]))
+    fitting.sort(key=lambda pair: -pair[0].samples_per_second)
     return _yaml("ordered", [*[one for _, one in fitting], *unknown])
-
-
-def _rate(cell: Cell) -> float:
-    return cell.samples_per_second
 
 
 def _placement(name: str, count: float, num_nodes: int) -> dict[str, Any]:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfmodel.cli.options import CommandT, output_options, with_options
+from perfmodel.cli.options import output_options, with_options
 from perfmodel.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from perfmodel.store.sql.connections import Connections
 
-_option = click.option(
+#: ``--database``.
+database_option = click.option(
     "--database",
     default="sqlite:///perfmodel.db",
     show_default=True,
@@ -23,14 +24,8 @@ _option = click.option(
     help="Database of the service, or the file of an SQLite one. Workers on several hosts need a "
     "PostgreSQL. [environment: PERFMODEL_DATABASE]",
 )
-
-
-def database_option(command: CommandT) -> CommandT:
-    """Add ``--database`` to a command."""
-    return _option(command)
-
-
-_SERVICE_OPTIONS = (
+#: Where a thing is kept: ``service`` with its ``key``, or ``database``; and ``--json``.
+service_or_database = with_options(
     click.option(
         "--service", envvar="PERFMODEL_URL", metavar="URL",
         help="Service that is asked; without one, the database is. [environment: PERFMODEL_URL]",
@@ -38,12 +33,8 @@ _SERVICE_OPTIONS = (
     click.option(
         "--key", envvar="PERFMODEL_KEY", help="Key of the service. [environment: PERFMODEL_KEY]"
     ),
+    database_option, output_options,
 )  # fmt: skip
-
-
-def service_or_database(command: CommandT) -> CommandT:
-    """Add where a thing is kept: ``service`` with its ``key``, or ``database``; and ``--json``."""
-    return with_options(database_option(output_options(command)), _SERVICE_OPTIONS)
 
 
 def url_of(database: str) -> str:

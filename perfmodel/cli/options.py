@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -64,11 +64,15 @@ def on_option(
     )
 
 
-def with_options(command: CommandT, options: Sequence[Callable[[CommandT], CommandT]]) -> CommandT:
-    """Return a command with some options, listed in their order."""
-    for option in reversed(options):
-        command = option(command)
-    return command
+def with_options(*options: Callable[[Any], Any]) -> Callable[[CommandT], CommandT]:
+    """Return what adds some options to a command, listed in their order."""
+
+    def add(command: CommandT) -> CommandT:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
 def default_models() -> Path:
@@ -81,8 +85,12 @@ def default_models() -> Path:
 debug_option = click.option(
     "--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."
 )
-_json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON and nothing else on standard output."
+#: ``--json`` (as ``as_json``) and ``--debug``.
+output_options = with_options(
+    click.option(
+        "--json", "as_json", is_flag=True, help="Print JSON and nothing else on standard output."
+    ),
+    debug_option,
 )
 
 
@@ -134,17 +142,20 @@ members_option = click.option(
     metavar="NAME",
     help="Predictor that the ensemble mixes. Repeatable. [default: operators, gbdt, gnn]",
 )
-_engine_option = click.option(
-    "--engine",
-    type=click.Choice(["local", "ray"]),
-    default="local",
-    show_default=True,
-    help="What runs captures and fits: this machine, or a Ray cluster. The model is the same.",
-)
-_address_option = click.option(
-    "--address",
-    metavar="HOST:PORT",
-    help="Of the Ray cluster. [default: that of the environment, else one of this machine]",
+#: ``--engine`` and ``--address``: where captures and fits run.
+engine_options = with_options(
+    click.option(
+        "--engine",
+        type=click.Choice(["local", "ray"]),
+        default="local",
+        show_default=True,
+        help="What runs captures and fits: this machine, or a Ray cluster. The model is the same.",
+    ),
+    click.option(
+        "--address",
+        metavar="HOST:PORT",
+        help="Of the Ray cluster. [default: that of the environment, else one of this machine]",
+    ),
 )
 _script_option = click.option(
     "--script/--bare",
@@ -161,7 +172,8 @@ dims_option = click.option(
     metavar="NAME=VALUE",
     help="Extent of a dynamic dimension of an ONNX file. Repeatable.",
 )
-_FILE_OPTIONS = (
+#: What files of models take: ``config``, ``inputs`` and ``dims``.
+file_options = with_options(
     click.option(
         "--config",
         type=FILE,
@@ -176,21 +188,6 @@ _FILE_OPTIONS = (
 )
 
 
-def file_options(command: CommandT) -> CommandT:
-    """Add what files of models take: ``config``, ``inputs`` and ``dims``."""
-    return with_options(command, _FILE_OPTIONS)
-
-
-def output_options(command: CommandT) -> CommandT:
-    """Add ``--json`` (as ``as_json``) and ``--debug`` to a command."""
-    return _json_option(debug_option(command))
-
-
-def engine_options(command: CommandT) -> CommandT:
-    """Add ``--engine`` and ``--address``: where captures and fits run."""
-    return _engine_option(_address_option(command))
-
-
 def profiles_option(purpose: str) -> Callable[[CommandT], CommandT]:
     """Return what adds ``--profiles`` (as a path), the folder of records for some purpose."""
     return click.option(
@@ -200,15 +197,6 @@ def profiles_option(purpose: str) -> Callable[[CommandT], CommandT]:
         show_default=True,
         help=f"Folder of the records {purpose}.",
     )
-
-
-def question_options(command: CommandT) -> CommandT:
-    """Add all that a question takes besides its model and placement, and ``--json``.
-
-    The settings of its job, ``dims``, ``inputs``, ``config`` and ``models`` are what
-    :mod:`perfmodel.cli.asking.prepare` takes.
-    """
-    return job_options(_script_option(file_options(models_option(output_options(command)))))
 
 
 def refuse_options(settings: Mapping[str, Any], carried: str) -> None:
@@ -247,38 +235,23 @@ def _options_of_jobs() -> list[click.Option]:
     def asks() -> None:
         """Take them."""
 
-    added = job_options(_script_option(file_options(asks)))
+    added = with_options(job_options, _script_option, file_options)(asks)
     return list(reversed(added.__click_params__))  # type: ignore[attr-defined]
 
 
-def answering_options(command: CommandT) -> CommandT:
-    """Add who answers: ``service``, its ``key``, and whether to ``fall_back`` on this machine."""
-    return with_options(command, _ANSWERING_OPTIONS)
-
-
-def device_option(command: CommandT) -> CommandT:
-    """Add ``--device``: where steps run."""
-    return click.option(
-        "--device",
-        default="cpu",
-        show_default=True,
-        metavar="[cpu|gpu|gpu:INDEX|replay:FILE]",
-        help="Device of this machine; gpu is whatever accelerator PyTorch was built for.",
-    )(command)
-
-
-def retry_options(command: CommandT) -> CommandT:
-    """Add ``--retry-failed`` and ``--retry-noisy``: what of earlier runs is measured again."""
-    options = (
-        click.option("--retry-failed", is_flag=True, help="Measure again what failed before."),
-        click.option("--retry-noisy", is_flag=True, help="Measure again what was disturbed."),
-    )
-    return with_options(command, options)
-
-
-def job_options(command: CommandT) -> CommandT:
-    """Add the settings of a job; unset ones stay None and get the defaults of a job."""
-    return with_options(command, _JOB_OPTIONS)
+#: ``--device``: where steps run.
+device_option = click.option(
+    "--device",
+    default="cpu",
+    show_default=True,
+    metavar="[cpu|gpu|gpu:INDEX|replay:FILE]",
+    help="Device of this machine; gpu is whatever accelerator PyTorch was built for.",
+)
+#: What of earlier runs is measured again.
+retry_options = with_options(
+    click.option("--retry-failed", is_flag=True, help="Measure again what failed before."),
+    click.option("--retry-noisy", is_flag=True, help="Measure again what was disturbed."),
+)
 
 
 def _words(kind: type[Mode | Precision | MemoryFormat | Compiler]) -> str:
@@ -320,7 +293,8 @@ def _adapter(
     return found
 
 
-_ANSWERING_OPTIONS = (
+#: Who answers: ``service``, its ``key``, and whether to ``fall_back`` on this machine.
+answering_options = with_options(
     click.option(
         "--service",
         metavar="URL",
@@ -333,8 +307,9 @@ _ANSWERING_OPTIONS = (
     ),
 )
 
-# Words are checked by the reader of requests, not by click: one wording for all ways to ask.
-_JOB_OPTIONS = (
+#: The settings of a job; unset ones stay None and get the defaults of a job. Words are checked by
+#: the reader of requests, not by click: one wording for all ways to ask.
+job_options = with_options(
     click.option("--batch-size", type=int, help="Samples per step and replica. [default: 1]"),
     click.option("--mode", metavar=_words(Mode), help="What a step does. [default: inference]"),
     click.option("--precision", metavar=_words(Precision), help="Arithmetic. [default: fp32]"),
@@ -392,4 +367,10 @@ _JOB_OPTIONS = (
         metavar="NAME=VALUE",
         help="Keyword of the named model, the value as JSON: img_size=192. Repeatable.",
     ),
+)
+#: All that a question takes besides its model and placement, and ``--json``. The settings of its
+#: job, ``dims``, ``inputs``, ``config`` and ``models`` are what :mod:`perfmodel.cli.asking.prepare`
+#: takes.
+question_options = with_options(
+    job_options, _script_option, file_options, models_option, output_options
 )

@@ -10,7 +10,7 @@ import numpy as np
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.arrays import BoolArray, FloatArray
 from perfmodel.features.nodes import node_table
-from perfmodel.features.roofline import NodeRoofline, node_roofline
+from perfmodel.features.roofline import node_roofline
 from perfmodel.graph.workload import Workload
 
 #: Returns an accelerator by its name, or None.
@@ -73,8 +73,6 @@ class NodeParts:
     ----------
     flops, moved_bytes : ndarray
         Bytes as the model counts them: those that leave the fused kernel where it fuses.
-    peak_flops_per_s : ndarray
-        Of the unit that does the arithmetic of the node.
     compute_s, memory_s : ndarray
         At the peak and at the full bandwidth.
     work_s, launch_s : ndarray
@@ -86,7 +84,6 @@ class NodeParts:
 
     flops: FloatArray
     moved_bytes: FloatArray
-    peak_flops_per_s: FloatArray
     compute_s: FloatArray
     memory_s: FloatArray
     work_s: FloatArray
@@ -133,16 +130,8 @@ def parts_of_nodes(workload: Workload, work_s: FloatArray, launch_s: FloatArray)
     return NodeParts(
         flops=np.asarray(table.cost.flops, dtype=np.float64),
         moved_bytes=table.traffic_bytes,
-        peak_flops_per_s=_peaks(roofline, np.asarray(table.cost.flops, dtype=np.float64)),
         compute_s=roofline.compute_s,
         memory_s=roofline.memory_s,
         work_s=work_s,
         launch_s=launch_s,
-    )
-
-
-def _peaks(roofline: NodeRoofline, flops: FloatArray) -> FloatArray:
-    """Return the rate that each node is held against; 0 for one that nothing waits for."""
-    return np.divide(
-        flops, roofline.compute_s, out=np.zeros_like(flops), where=roofline.compute_s > 0
     )

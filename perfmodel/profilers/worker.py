@@ -96,17 +96,6 @@ class Failure:
         }
 
 
-def measure_in_fresh_process(
-    job: Job, accelerator: AcceleratorSpec, settings: MeasureSettings
-) -> Success | Failure:
-    """Measure a job in processes of its own, alone on its device."""
-    measuring = Measuring(job, accelerator, settings)
-    try:
-        return measuring.outcome()
-    finally:
-        measuring.end()
-
-
 @dataclass(frozen=True, slots=True)
 class _Recording:
     """A pickled :class:`~perfmodel.profilers.run.RecordedRun`: only who finishes it reads it."""

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -126,12 +125,6 @@ class Operators:
 
     def __post_init__(self) -> None:
         _check_lengths(self)
-
-    @classmethod
-    def none(cls) -> Self:
-        """Return no calls, for formats that tell kernels alone."""
-        empty: dict[str, Any] = {one.name: np.zeros(0, dtype=np.int64) for one in fields(cls)}
-        return cls(**empty)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -12,7 +12,7 @@ import orjson
 from fastapi.sse import format_sse_event
 
 from perfmodel.campaigns.campaign_form import campaign_to_dict, task_to_dict
-from perfmodel.campaigns.progress import Progress, progress_of
+from perfmodel.campaigns.progress import progress_of
 from perfmodel.store.campaigns import CampaignStore
 
 #: How often the database is asked, seconds.
@@ -63,7 +63,7 @@ class CampaignEvents:
             self._shown = happened
             events.append(_event("progress", entry))
         if progress.has_ended:
-            events.append(_event("end", _end(progress)))
+            events.append(_event("end", {"stage": progress.stage.value}))
         return events, progress.has_ended
 
     def _of_tasks(self) -> list[bytes]:
@@ -74,10 +74,6 @@ class CampaignEvents:
                 self._told[task.name] = said
                 events.append(_event("task", task_to_dict(task)))
         return events
-
-
-def _end(progress: Progress) -> dict[str, Any]:
-    return {"stage": progress.stage.value}
 
 
 def _event(kind: str, content: dict[str, Any]) -> bytes:

@@ -13,7 +13,6 @@ from perfmodel.errors import PerfModelError, UnknownAcceleratorError
 from perfmodel.estimator import Estimator, PreparedJob
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.tables.estimates import answer_cell
-from perfmodel.graph.job import Job
 from perfmodel.lru import LruCache
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.short_form import write_short_form
@@ -104,7 +103,7 @@ class PredictedCells:
             return None
         rate, step_s = answer.throughput, answer.step_time_s
         return Predicted(
-            label=_label(prepared.job),
+            label=f"{prepared.job.label} {prepared.job.mode.value} batch {prepared.job.batch_size}",
             accelerator=kind_of(placement),
             placement=write_short_form(placement.placement),
             step_s=step_s,
@@ -115,7 +114,3 @@ class PredictedCells:
 
 def _cell(seen: StoredObservation) -> _Cell:
     return seen.job.ref, seen.batch_size, seen.accumulation_steps, seen.placement
-
-
-def _label(job: Job) -> str:
-    return f"{job.label} {job.mode.value} batch {job.batch_size}"

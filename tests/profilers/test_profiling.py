@@ -23,12 +23,7 @@ from perfmodel.profilers.device_lock import machine_lock
 from perfmodel.profilers.profiling import EventKind, ProfileEvent, profile_jobs
 from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.timing import TimingPolicy
-from perfmodel.profilers.worker import (
-    Failure,
-    Measuring,
-    Success,
-    measure_in_fresh_process,
-)
+from perfmodel.profilers.worker import Failure, Measuring, Success
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.types import Compiler, Mode
 
@@ -54,9 +49,17 @@ def settings_in(folder: Path, *, timeout_s: float = PATIENCE_S) -> MeasureSettin
     )
 
 
+def measure_in_fresh_process(job: Job, settings: MeasureSettings) -> Success | Failure:
+    measuring = Measuring(job, DEVICE, settings)
+    try:
+        return measuring.outcome()
+    finally:
+        measuring.end()
+
+
 def test_a_tiny_model_is_really_measured(tmp_path: Path) -> None:
     job = Job(model="zoo/mlp", mode=Mode.TRAINING, batch_size=8)
-    outcome = measure_in_fresh_process(job, DEVICE, settings_in(tmp_path))
+    outcome = measure_in_fresh_process(job, settings_in(tmp_path))
     assert isinstance(outcome, Success), outcome
     step = outcome.measurement.step
     assert 5 <= len(step.samples_s) <= 6
@@ -72,18 +75,18 @@ def test_a_tiny_model_is_really_measured(tmp_path: Path) -> None:
 
 def test_what_cannot_be_measured_is_a_failure_with_its_reason(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
-    unknown = measure_in_fresh_process(Job(model="timm/nosuchnet"), DEVICE, settings)
+    unknown = measure_in_fresh_process(Job(model="timm/nosuchnet"), settings)
     assert isinstance(unknown, Failure)
     assert unknown.kind == "error"
     assert "nosuchnet" in unknown.reason
     wide = {"in_features": 10**5, "hidden_size": 8}  # 7 TB of inputs
     large = Job(model="zoo/mlp", model_kwargs=wide, batch_size=2**24)
-    huge = measure_in_fresh_process(large, DEVICE, settings)
+    huge = measure_in_fresh_process(large, settings)
     assert isinstance(huge, Failure)
     assert huge.kind == "out_of_memory"
     assert huge.capacity_bytes
     compiled = Job(model="zoo/mlp", compiler=Compiler.TENSORRT)
-    refused = measure_in_fresh_process(compiled, DEVICE, settings)
+    refused = measure_in_fresh_process(compiled, settings)
     assert isinstance(refused, Failure)
     assert "tensorrt" in refused.reason
 
@@ -92,7 +95,7 @@ def test_a_measurement_ends_by_itself(tmp_path: Path, monkeypatch: pytest.Monkey
     """One that is killed leaves semaphores, of which Python warns when all has ended."""
     ended: list[int | None] = []
     monkeypatch.setattr(ForkServerProcess, "kill", lambda one: ended.append(one.exitcode))
-    outcome = measure_in_fresh_process(Job(model="zoo/mlp"), DEVICE, settings_in(tmp_path))
+    outcome = measure_in_fresh_process(Job(model="zoo/mlp"), settings_in(tmp_path))
     assert isinstance(outcome, Success)
     assert ended == [0]
 
@@ -120,7 +123,7 @@ def test_a_measurement_that_is_ended_holds_its_device_no_longer(tmp_path: Path) 
 
 def test_a_job_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     big = Job(model="zoo/mlp", mode=Mode.TRAINING, batch_size=200_000)
-    outcome = measure_in_fresh_process(big, DEVICE, settings_in(tmp_path, timeout_s=0.5))
+    outcome = measure_in_fresh_process(big, settings_in(tmp_path, timeout_s=0.5))
     assert isinstance(outcome, Failure)
     assert outcome.kind == "timeout"
 
@@ -129,7 +132,7 @@ def test_a_job_that_takes_too_much_memory_is_ended(tmp_path: Path) -> None:
     # 200,000 x 784 inputs of 4 bytes are 0.6 GB, and the process alone holds some 0.3 GB.
     big = Job(model="zoo/mlp", mode=Mode.TRAINING, batch_size=200_000)
     settings = replace(settings_in(tmp_path), memory_limit_bytes=0.6e9)
-    outcome = measure_in_fresh_process(big, DEVICE, settings)
+    outcome = measure_in_fresh_process(big, settings)
     assert isinstance(outcome, Failure)
     assert outcome.kind == "memory"
     assert outcome.reason.endswith("GB of memory; 0.6 are allowed.")

@@ -32,17 +32,13 @@ _MOST_KEPT_BYTES = 512 * 1024 * 1024
 _KEPT_S = 30 * 86_400.0
 
 
-def kept_graphs() -> GraphSource:
-    """Return what knows shipped graphs, captures the rest, and keeps that in the cache of the user.
+class KeptGraphs:
+    """Knows shipped graphs, captures the rest, and keeps that in the cache of the user.
 
     ``PERFMODEL_CACHE`` moves that folder. Where it cannot be written, or the libraries of databases
-    are absent, every command captures again.
+    are absent, every command captures again. Nothing that captures or keeps is loaded before a job
+    needs it.
     """
-    return _ShippedOrKept()
-
-
-class _ShippedOrKept:
-    """Loads nothing that captures or keeps before a job needs it."""
 
     def step(self, job: Job) -> CapturedStep:
         """Return the captured step of a job."""
@@ -77,7 +73,7 @@ def _file() -> Path:
     folder = Path(os.environ.get("PERFMODEL_CACHE") or usual) / "captures"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{_code()}.db"
-    if _size(path) > _MOST_KEPT_BYTES:
+    if path.exists() and path.stat().st_size > _MOST_KEPT_BYTES:
         path.unlink(missing_ok=True)
     for other in folder.glob("*.db*"):
         with contextlib.suppress(OSError):  # another process was quicker
@@ -85,10 +81,6 @@ def _file() -> Path:
                 other.unlink()
     path.touch()
     return path
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
 
 
 def _code() -> str:
@@ -211,7 +203,7 @@ def estimator_here(models: Path, graph: Graph | None = None) -> Estimator:
     from perfmodel.predictors.serving.own_process import prepare_process
 
     prepare_process()
-    graphs = kept_graphs()
+    graphs = KeptGraphs()
     known = graphs if graph is None else GivenGraph(graph, graphs)
     return Estimator.from_folder(models, graphs=known)
 

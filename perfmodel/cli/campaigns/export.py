@@ -8,21 +8,20 @@ import click
 
 from perfmodel.cli.campaigns.campaign_names import found
 from perfmodel.cli.database import database_option, opened, url_of
-from perfmodel.cli.options import CommandT, debug_option
+from perfmodel.cli.options import debug_option, with_options
 from perfmodel.cli.output import print_json, tell
 
-_workers_option = click.option(
-    "--workers", type=click.IntRange(1, 10_000), default=1, show_default=True,
-    help="Workers at the same time.",
+_options = with_options(
+    click.option(
+        "--workers", type=click.IntRange(1, 10_000), default=1, show_default=True,
+        help="Workers at the same time.",
+    ),
+    click.option(
+        "--gpus", type=click.IntRange(0), default=0, show_default=True,
+        help="GPUs of each worker; it measures on the first. 0: it measures the processor.",
+    ),
+    database_option, debug_option,
 )  # fmt: skip
-_gpus_option = click.option(
-    "--gpus", type=click.IntRange(0), default=0, show_default=True,
-    help="GPUs of each worker; it measures on the first. 0: it measures the processor.",
-)  # fmt: skip
-
-
-def _options(command: CommandT) -> CommandT:
-    return _workers_option(_gpus_option(database_option(debug_option(command))))
 
 
 @click.group()

@@ -10,7 +10,6 @@ import click
 from perfmodel.cli.database import database_option, url_of
 from perfmodel.cli.options import (
     FOLDER,
-    CommandT,
     FiniteRange,
     engine_options,
     models_store_option,
@@ -24,7 +23,9 @@ if TYPE_CHECKING:
     from perfmodel.retraining.workplace import Workplace
 
 _GB = 1e9
-_OPTIONS = (
+#: Where retrainings are done: data, models, database, folder, processes, memory.
+workplace_options = with_options(
+    models_store_option, database_option, engine_options,
     click.option(
         "--profiles",
         type=FOLDER,
@@ -55,11 +56,6 @@ _OPTIONS = (
         help="Memory of all its processes past which a retraining is ended. [default: 8.6]",
     ),
 )  # fmt: skip
-
-
-def workplace_options(command: CommandT) -> CommandT:
-    """Add where retrainings are done: data, models, database, folder, processes, memory."""
-    return models_store_option(database_option(engine_options(with_options(command, _OPTIONS))))
 
 
 class Where(TypedDict):

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from perfmodel.cli.options import FILE, CommandT, output_options, with_options
+from perfmodel.cli.options import FILE, output_options, with_options
 from perfmodel.cli.output import print_facts, print_json
 from perfmodel.errors import MissingExtraError
 
 #: Settings that may hold secrets.
 _SECRET = ("PERFMODEL_KEY", "PERFMODEL_MODELS_OPTIONS")
 
-_OPTIONS: tuple[Callable[..., Any], ...] = (
+#: Where a service keeps what it remembers: ``database``, ``keys`` and ``audit``.
+place_options = with_options(
     click.option(
         "--database",
         envvar="PERFMODEL_DATABASE",
@@ -38,11 +39,6 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
         help="Its audit log. [default: audit.jsonl beside the keys]",
     ),
 )
-
-
-def place_options(command: CommandT) -> CommandT:
-    """Add where a service keeps what it remembers: ``database``, ``keys`` and ``audit``."""
-    return with_options(command, _OPTIONS)
 
 
 @click.command()

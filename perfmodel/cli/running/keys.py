@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfmodel.cli.options import FILE, CommandT, output_options
+from perfmodel.cli.options import FILE, output_options, with_options
 from perfmodel.cli.output import print_json, print_table
 from perfmodel.errors import MissingExtraError
 
@@ -20,25 +20,24 @@ if TYPE_CHECKING:
     from service.access.key_table import KeyTable
     from service.access.keys import ApiKey
 
-_keys_option = click.option(
-    "--keys",
-    "file",
-    type=FILE,
-    envvar="PERFMODEL_KEYS",
-    help="File of the keys. [default: a PostgreSQL database itself, else keys.json beside the "
-    "database; environment: PERFMODEL_KEYS]",
+#: Where the keys are, and ``--json``.
+_store_options = with_options(
+    click.option(
+        "--keys",
+        "file",
+        type=FILE,
+        envvar="PERFMODEL_KEYS",
+        help="File of the keys. [default: a PostgreSQL database itself, else keys.json beside the "
+        "database; environment: PERFMODEL_KEYS]",
+    ),
+    click.option(
+        "--database",
+        envvar="PERFMODEL_DATABASE",
+        metavar="URL",
+        help="Database of the service. [environment: PERFMODEL_DATABASE]",
+    ),
+    output_options,
 )
-_database_option = click.option(
-    "--database",
-    envvar="PERFMODEL_DATABASE",
-    metavar="URL",
-    help="Database of the service. [environment: PERFMODEL_DATABASE]",
-)
-
-
-def _store_options(command: CommandT) -> CommandT:
-    """Add what says where the keys are, and ``--json``."""
-    return _keys_option(_database_option(output_options(command)))
 
 
 @click.group()

@@ -21,7 +21,7 @@ from typing import Any
 
 import click
 
-from perfmodel.cli.options import FILE, CommandT
+from perfmodel.cli.options import FILE
 from perfmodel.errors import (
     InvalidInputError,
     MissingExtraError,
@@ -43,22 +43,21 @@ _OF_OTHERS = (
 _SERVICE_LINK = re.compile(r".*_(SERVICE_(HOST|PORT\w*)|PORT(_\d+_\w+)?)")
 
 
-def settings_option(command: CommandT) -> CommandT:
-    """Add ``--settings``, which is read before any other option looks into the environment."""
-    return click.option(
-        "--settings",
-        type=FILE,
-        is_eager=True,
-        expose_value=False,
-        callback=_read_stated,
-        help="TOML file of settings; the environment and options count more. [environment: "
-        "PERFMODEL_SETTINGS]",
-    )(command)
-
-
 def _read_stated(ctx: click.Context, param: click.Parameter, value: Path | None) -> None:
     if value is not None:
         read_settings_into(os.environ, value)
+
+
+#: ``--settings``, which is read before any other option looks into the environment.
+settings_option = click.option(
+    "--settings",
+    type=FILE,
+    is_eager=True,
+    expose_value=False,
+    callback=_read_stated,
+    help="TOML file of settings; the environment and options count more. [environment: "
+    "PERFMODEL_SETTINGS]",
+)
 
 
 def read_settings_into(environment: MutableMapping[str, str], file: Path | None = None) -> None:

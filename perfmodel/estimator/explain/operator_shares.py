@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -224,12 +223,8 @@ def _groups(graph: Graph) -> tuple[tuple[_Likeness, ...], IntArray]:
     place: dict[_Likeness, int] = {}
     group_of = np.empty(len(graph.nodes), dtype=np.int64)
     for i, (node, op_class, flops, moved, item) in enumerate(columns):
-        shape = _largest([graph.tensors[t].shape for t in node.outputs])
+        shape = max((graph.tensors[t].shape for t in node.outputs), key=math.prod, default=())
         like = _Likeness(node.op, node.phase.value, op_class, shape, flops, moved, item)
         group_of[i] = place.setdefault(like, len(place))
     graph.__dict__["_node_groups"] = tuple(place), group_of
     return tuple(place), group_of
-
-
-def _largest(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    return max(shapes, key=math.prod, default=())

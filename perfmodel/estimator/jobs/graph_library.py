@@ -130,7 +130,7 @@ class GraphLibrary:
         if job.graph is not None:
             return self._registered(job, job.graph)
         view = captured_view(job)
-        key = _capture_key(view)
+        key = hashlib.sha256(f"{view.reference} {_versions()}".encode()).hexdigest()[:32]
         kept = self._kept(key)
         if kept is None:
             self._check(view)
@@ -306,10 +306,6 @@ def _check_program(job: Job, noted: Mapping[str, str], registration: Registratio
                 pointer=f"/job/{name}",
                 allowed=(str(captured),),
             )
-
-
-def _capture_key(job: Job) -> str:
-    return hashlib.sha256(f"{job.reference} {_versions()}".encode()).hexdigest()[:32]
 
 
 @cache

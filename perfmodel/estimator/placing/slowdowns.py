@@ -152,7 +152,7 @@ def slowdown_on(
         half_width, basis = math.hypot(half_width, _OF_AN_EQUATION), Basis.ANALYTICAL
     if placement.placement.power_limit_w is not None:
         limit_w = placement.placement.power_limit_w
-        limited = _under_limit(placement, kind, load, limit_w)
+        limited = _under_limit(kind, load, limit_w)
         # A limit at the board's own or above it is none.
         if limit_w < (kind.accelerator.tdp_w or math.inf):
             factors.append(("power limit", limited))
@@ -177,7 +177,7 @@ def slowdown_on(
     )
 
 
-def _under_limit(placement: ResolvedPlacement, kind: Kind, load: JobLoad, limit_w: float) -> float:
+def _under_limit(kind: Kind, load: JobLoad, limit_w: float) -> float:
     pointer = "/placement/power_limit_w"
     tdp_w = kind.accelerator.tdp_w
     if tdp_w is None:

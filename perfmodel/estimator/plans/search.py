@@ -334,7 +334,7 @@ class PredictedScale:
         batch = np.array(within)
         accumulation = np.array([choice.micro_batches for choice in choices])
         single_s = known.single_s(batch, accumulation)
-        free = ReplicaSteps.free(self.core, own, asked, self.placement)
+        free = ReplicaSteps.of(self.core, own, asked, self.placement, limited=False)
         free_s = free.single_s(batch, accumulation)
         apart = [needs_no_single(self.prepared, training, one.plan) for one in choices]
         factor = single_s / np.where(apart, free_s, alone.step_time_s)

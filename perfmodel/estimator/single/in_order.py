@@ -65,13 +65,9 @@ def _violation(
 def _pooled(predictions: Sequence[Prediction], places: list[int]) -> float:
     best = min(RUNG[predictions[place].basis] for place in places)
     heard = [predictions[place] for place in places if RUNG[predictions[place].basis] == best]
-    weights = [_deviation(one) ** -2 for one in heard]
+    weights = [max(math.log(one.high_s / one.low_s) / 2, _LEAST_DEVIATION) ** -2 for one in heard]
     logs = [math.log(one.time_s) for one in heard]
     return math.fsum(w * one for w, one in zip(weights, logs, strict=True)) / math.fsum(weights)
-
-
-def _deviation(prediction: Prediction) -> float:
-    return max(math.log(prediction.high_s / prediction.low_s) / 2, _LEAST_DEVIATION)
 
 
 def _moved(prediction: Prediction, log: float) -> Prediction:

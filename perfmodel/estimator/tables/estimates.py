@@ -16,7 +16,7 @@ from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cell, CellStep
 from perfmodel.estimator.placing.memory import tightest_memory
-from perfmodel.estimator.placing.placed import captured_step, predicted_cell
+from perfmodel.estimator.placing.placed import predicted_cell
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Plan
 from perfmodel.types import RUNG, Basis
@@ -29,13 +29,8 @@ def answer_cell(
     observed: ObservedJob | None = None,
 ) -> Estimate:
     """Answer one question about a captured job; without observations it is remembered."""
-    if observed is not None:
-        return answer_of(predicted_cell(core, prepared, placement), observed)
-    known = core.answers.get((prepared.key, placement))
-    if known is None:
-        known = answer_of(predicted_cell(core, prepared, placement))
-        core.answers.put((prepared.key, placement), known)
-    return known
+    known = core.answers.get((prepared.key, placement)) if observed is None else None
+    return known or _answered(core, predicted_cell(core, prepared, placement), observed)
 
 
 def answer_from_memory(
@@ -57,18 +52,15 @@ def answer_from_memory(
     predictions = [prediction for prediction in found if prediction is not None]
     if len(predictions) < len(found):
         return None
-    answer = answer_of(Cell(prepared, placement, predictions), observed)
+    return _answered(core, Cell(prepared, placement, predictions), observed)
+
+
+def _answered(core: Core, cell: Cell, observed: ObservedJob | None) -> Estimate:
+    """Answer a cell of which everything is predicted."""
+    answer = estimate_of(cell, corrected_step(cell, observed), observed)
     if observed is None:
-        core.answers.put((prepared.key, placement), answer)
+        core.answers.put((cell.prepared.key, cell.placement), answer)
     return answer
-
-
-def answer_of(cell: Cell, observed: ObservedJob | None = None) -> Estimate:
-    """Answer a single cell of which everything is predicted."""
-    # Of a job that is said to be a script something is known without any observation.
-    if observed is None and not cell.prepared.job.script:
-        return estimate_of(cell, captured_step(cell))
-    return estimate_of(cell, corrected_step(cell, observed), observed)
 
 
 def estimate_of(cell: Cell, step: CellStep, observed: ObservedJob | None = None) -> Estimate:

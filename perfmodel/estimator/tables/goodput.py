@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -240,8 +240,20 @@ class ReplicaSteps:
         own: PreparedJob,
         asked: Sequence[PreparedJob],
         placement: ResolvedPlacement,
+        *,
+        limited: bool = True,
     ) -> ReplicaSteps:
-        """Ask for steps on one accelerator of each kind; ``asked`` is as of the smallest batch."""
+        """Ask for steps on one accelerator of each kind, of one micro-batch and of two.
+
+        Parameters
+        ----------
+        own : PreparedJob
+            At its own batch, one micro-batch.
+        asked : sequence of PreparedJob
+            The same at growing batches.
+        limited : bool
+            On as much of each accelerator as the job gets; else on all of it, alone.
+        """
         if placement.fabric.plan.offload:
             raise InvalidPlacementError(
                 "Over batches nothing is answered of what lies in the memory of the host. Leave "
@@ -250,37 +262,11 @@ class ReplicaSteps:
             )
 
         def alone_s(one: PreparedJob) -> list[float]:
-            return [computing_s(answer) for answer in on_one_of_each(core, one, placement)]
+            if limited:
+                return [computing_s(answer) for answer in on_one_of_each(core, one, placement)]
+            pairs = [(one, spec) for spec in placement.accelerators]
+            return [found.time_s for found in core.predictions(pairs)]
 
-        return cls._through(core, own, asked, placement, alone_s)
-
-    @classmethod
-    def free(
-        cls,
-        core: Core,
-        own: PreparedJob,
-        asked: Sequence[PreparedJob],
-        placement: ResolvedPlacement,
-    ) -> ReplicaSteps:
-        """Return the same on accelerators that nothing limits or shares."""
-
-        def alone_s(one: PreparedJob) -> list[float]:
-            return [
-                p.time_s for p in core.predictions([(one, of) for of in placement.accelerators])
-            ]
-
-        return cls._through(core, own, asked, placement, alone_s)
-
-    @classmethod
-    def _through(
-        cls,
-        core: Core,
-        own: PreparedJob,
-        asked: Sequence[PreparedJob],
-        placement: ResolvedPlacement,
-        alone_s: Callable[[PreparedJob], list[float]],
-    ) -> ReplicaSteps:
-        """Return what lies between steps at some batches, of one micro-batch and of two."""
         batches = [one.job.batch_size for one in asked]
         once = [alone_s(one) for one in asked]
         twice = [alone_s(core.prepare(one.job.at_batch(one.job.batch_size, 2))) for one in asked]

@@ -102,7 +102,7 @@ def kernel_roofline(calls: KernelCalls) -> KernelRoofline:
         As :func:`~perfmodel.features.kernels.kernel_work.kernel_work`.
     """
     work, peak = kernel_work(calls), _peaks(calls)
-    bandwidth = _bandwidth(calls)
+    bandwidth = calls.fact([d.bandwidth_bytes_per_s for d in calls.devices])
     share = _cached_share(calls, work)
     traffic = work.traffic_bytes
     beyond = np.maximum(traffic - _cache_bytes(calls), 0.0)
@@ -204,10 +204,6 @@ def _cached_share(calls: KernelCalls, work: KernelWork) -> FloatArray:
     rotating = (calls.op == "gemm") & np.isin(framework(calls), _ROTATING)
     turns = 1.0 / (1.0 + np.minimum(ROTATED_COPIES * fill, 1e6) ** 4)
     return np.where(rotating, turns, 1.0 / np.maximum(fill, 1.0))
-
-
-def _bandwidth(calls: KernelCalls) -> FloatArray:
-    return calls.fact([d.bandwidth_bytes_per_s for d in calls.devices])
 
 
 def _cache_bytes(calls: KernelCalls) -> FloatArray:

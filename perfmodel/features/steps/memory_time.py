@@ -48,17 +48,13 @@ def reuse_of_rows(sketch: StepSketch) -> FloatArray:
     moved, read = (_bytes(sketch, f"log_{what}_bytes") for what in ("moved", "read"))
     distance = _bytes(sketch, "log_largest_reuse")
     share = np.minimum(read / np.maximum(moved, 1.0), 1.0)
-    if not _trains(sketch):
+    if not (sketch.phase != PHASES.index(Phase.FORWARD)).any():
         share = np.ones_like(share)
     return np.stack([share, np.maximum(distance, 1.0)], axis=1)
 
 
 def _bytes(sketch: StepSketch, column: str) -> FloatArray:
     return np.exp2(sketch.column(column).astype(np.float64)) - 1.0
-
-
-def _trains(sketch: StepSketch) -> bool:
-    return bool((sketch.phase != PHASES.index(Phase.FORWARD)).any())
 
 
 def cache_of(spec: AcceleratorSpec) -> tuple[float, float]:

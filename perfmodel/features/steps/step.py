@@ -64,12 +64,6 @@ class StepSample:
         Which set of measurements it belongs to: ``"timm"``, ``"lambda"``, ``"profiles"``, ...
     weight : float
         Relative weight, > 0.
-    spread : float
-        Relative width of repeated timings; 0 where unknown.
-    memory_bytes : float or None
-        Largest memory in use, where it was recorded.
-    peak_tensor_bytes : float
-        Most bytes that the tensors of the step occupy at one time.
     """
 
     step: Step
@@ -78,6 +72,3 @@ class StepSample:
     family: str
     source: str
     weight: float = 1.0
-    spread: float = 0.0
-    memory_bytes: float | None = None
-    peak_tensor_bytes: float = 0.0

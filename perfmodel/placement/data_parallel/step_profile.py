@@ -33,10 +33,8 @@ class StepProfile:
     ----------
     samples : int
         Samples of the step, all its micro-batches.
-    parameter_count : float
-        Trainable and frozen parameters.
-    parameter_bytes, gradient_bytes, optimizer_state_bytes : float
-        What they occupy; zero gradients and state in inference.
+    parameter_bytes, gradient_bytes : float
+        What trainable and frozen parameters occupy, and their gradients; none in inference.
     input_bytes : float
         Inputs of the step as they arrive on the accelerator.
     forward_share, backward_share, optimizer_share : float
@@ -52,10 +50,8 @@ class StepProfile:
     """
 
     samples: int
-    parameter_count: float
     parameter_bytes: float
     gradient_bytes: float
-    optimizer_state_bytes: float
     input_bytes: float
     forward_share: float
     backward_share: float
@@ -96,10 +92,8 @@ def step_profile(graph: Graph, *, samples: int) -> StepProfile:
     ready, piece = _gradients(graph, seconds)
     return StepProfile(
         samples=samples,
-        parameter_count=float(graph.parameter_count),
         parameter_bytes=float(graph.storage_bytes(Role.PARAMETER)),
         gradient_bytes=float(piece.sum()),
-        optimizer_state_bytes=float(graph.storage_bytes(Role.OPTIMIZER_STATE)),
         input_bytes=float(graph.storage_bytes(Role.INPUT)),
         forward_share=forward,
         backward_share=backward,

@@ -39,11 +39,7 @@ _FIRST_READY = 0.02
 
 
 def job_type_profile(
-    *,
-    samples: int,
-    parameter_count: float,
-    gradient_item_bytes: float = 4.0,
-    optimizer_states: float = 1.0,
+    *, samples: int, parameter_count: float, gradient_item_bytes: float = 4.0
 ) -> StepProfile:
     """Return a profile whose gradients become ready evenly during the backward pass.
 
@@ -53,8 +49,6 @@ def job_type_profile(
         Trained parameters, > 0.
     gradient_item_bytes : float
         Bytes of one gradient as it is communicated: 4, or 2 where it is halved.
-    optimizer_states : float
-        fp32 numbers that the optimizer keeps of each parameter.
 
     Examples
     --------
@@ -70,10 +64,8 @@ def job_type_profile(
     begin = FORWARD_SHARE + _FIRST_READY * BACKWARD_SHARE
     return StepProfile(
         samples=samples,
-        parameter_count=parameter_count,
         parameter_bytes=parameter_count * 4.0,
         gradient_bytes=gradient_bytes,
-        optimizer_state_bytes=parameter_count * 4.0 * optimizer_states,
         input_bytes=0.0,
         forward_share=FORWARD_SHARE,
         backward_share=BACKWARD_SHARE,

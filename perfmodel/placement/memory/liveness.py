@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.features.arrays import FloatArray, IntArray
-from perfmodel.graph.ir import Graph, Node
+from perfmodel.graph.ir import Graph
 from perfmodel.types import Phase, Role
 
 
@@ -186,16 +186,12 @@ def _recomputed(graph: Graph, slot: IntArray, found: Lifetimes) -> list[tuple[in
     last: dict[int, int] = {}
     first: dict[int, int] = {}
     for position, node in enumerate(graph.nodes):
-        for s in _slots_of(node, slot) & matrices:
+        for s in {int(slot[index]) for index in (*node.inputs, *node.outputs)} & matrices:
             if node.phase is Phase.FORWARD:
                 last[s] = position
             elif node.phase is Phase.BACKWARD:
                 first.setdefault(s, position)
     return [(s, last[s], first[s]) for s in sorted(last.keys() & first.keys())]
-
-
-def _slots_of(node: Node, slot: IntArray) -> set[int]:
-    return {int(slot[index]) for index in (*node.inputs, *node.outputs)}
 
 
 def _split(found: Lifetimes, gaps: list[tuple[int, int, int]]) -> Lifetimes:

@@ -130,7 +130,7 @@ def launch_times_s(cells: PlanCells, constants: PlanConstants) -> tuple[FloatArr
     return forward, 2 * once + reductions + np.where(full, forward, 0.0)
 
 
-def embedding_times(cells: PlanCells, constants: PlanConstants) -> PassTimes:
+def embedding_times(cells: PlanCells) -> PassTimes:
     """Return the passes of the tables: rows are read, written, and their gradients added."""
     rows = cells.numbers.work * cells.tokens * cells.shape.hidden_size
     return _alone(3 * rows / cells.device.memory_bytes_per_s)

@@ -202,7 +202,7 @@ class DeviceColumns(Columns):
         rates = [a.flops_per_s(p) for a, p in zip(accelerators, precisions, strict=True)]
         watts = [_watts(a) for a in accelerators]
         by_warps = [_warp_flops(a) for a in accelerators]
-        in_16 = [_in_16_bits(p) for p in precisions]
+        in_16 = [Precision.BF16 if p is Precision.FP8 else p for p in precisions]
         wide = [a.flops_per_s(p) for a, p in zip(accelerators, in_16, strict=True)]
         return cls(
             peak_flops=np.array(rates, dtype=np.float64),
@@ -214,10 +214,6 @@ class DeviceColumns(Columns):
             memory_bytes_per_s=np.array([a.bandwidth_bytes_per_s for a in accelerators]),
             memory_bytes=np.array([a.memory_bytes for a in accelerators]),
         )
-
-
-def _in_16_bits(precision: Precision) -> Precision:
-    return Precision.BF16 if precision is Precision.FP8 else precision
 
 
 def _core_hz(accelerator: AcceleratorSpec) -> float:

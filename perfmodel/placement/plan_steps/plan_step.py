@@ -150,7 +150,7 @@ def _stage_passes(cells: PlanCells, between: Exchanges, constants: PlanConstants
     return _StagePasses(
         layer_s=alone + shown,
         start_s=starts,
-        table_s=_slowed(cells, embedding_times(cells, constants), constants)
+        table_s=_slowed(cells, embedding_times(cells), constants)
         + np.stack((ends_gather, ends_scatter)),
         output_s=_slowed(cells, head_times(cells, constants), constants),
         exchange_s=layers / pipeline * exchange + begun + (ends_gather + ends_scatter) / pipeline,

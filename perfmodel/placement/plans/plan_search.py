@@ -235,7 +235,6 @@ def _reason(found: _Fitting, steps: PlanStep, rows: Sequence[int], row: int) -> 
     if row == best:
         second = rows[1] if len(rows) > 1 else None
         return why_best(
-            found.choices[row],
             _parts(steps, row),
             None if second is None else (found.choices[second], _parts(steps, second)),
         )

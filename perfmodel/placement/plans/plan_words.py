@@ -40,9 +40,7 @@ def plan_words(choice: PlanChoice) -> str:
 
 
 def why_best(
-    choice: PlanChoice,
-    parts: Mapping[str, float],
-    second: tuple[PlanChoice, Mapping[str, float]] | None,
+    parts: Mapping[str, float], second: tuple[PlanChoice, Mapping[str, float]] | None
 ) -> str:
     """Return what makes a plan the best.
 

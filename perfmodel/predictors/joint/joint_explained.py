@@ -100,7 +100,6 @@ def _nodes(
     return NodeParts(
         flops=each(table.flops),
         moved_bytes=each(moved),
-        peak_flops_per_s=each(peaks),
         compute_s=each(table.flops / peaks),
         memory_s=each(row_memory_s(table, row, np.zeros_like(row))),
         work_s=each(work_s / count),

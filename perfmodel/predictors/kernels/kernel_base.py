@@ -225,16 +225,12 @@ def _by_word(
     """Return what is known of ``"<group> <word>"`` by the first word, or of the group alone."""
     found = np.full(len(group), np.nan)
     for column in words:
-        keys, place = np.unique(_pair(group, column), return_inverse=True)
+        keys, place = np.unique(np.char.add(np.char.add(group, " "), column), return_inverse=True)
         own = np.array([known.get(key, np.nan) for key in keys.tolist()], dtype=np.float64)[place]
         found = np.where(np.isnan(found), own, found)
     keys, place = np.unique(group, return_inverse=True)
     whole = np.array([known.get(key, otherwise) for key in keys.tolist()], dtype=np.float64)[place]
     return np.where(np.isnan(found), whole, found)
-
-
-def _pair(group: StrArray, word: StrArray) -> StrArray:
-    return np.char.add(np.char.add(group, " "), word)
 
 
 def _is_tiled(group: str) -> bool:

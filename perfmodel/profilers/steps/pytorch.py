@@ -83,7 +83,7 @@ class _PreparedModel(PreparedRun):
         ):
             runtime.reset_peak_memory()
             timing = time_steps(step, _policy(settings, runtime), clock=runtime)
-            memory = _told_memory(runtime.peak_memory(), job, runtime)
+            memory = _told_memory(runtime.peak_memory(), job)
             operators = _profiled(step, runtime, settings.profiled_steps)
         return _RecordedModel(
             timing=timing,
@@ -154,7 +154,7 @@ def _profiled(step: Step, runtime: DeviceRuntime, steps: int) -> StepOperators:
     return profile_calls(step, steps=steps)
 
 
-def _told_memory(peak: MemoryPeak, job: Job, runtime: DeviceRuntime) -> MemoryPeak:
+def _told_memory(peak: MemoryPeak, job: Job) -> MemoryPeak:
     """Drop a figure that says nothing of the step.
 
     Without an allocator of its own a device's memory is that of this process, and there the

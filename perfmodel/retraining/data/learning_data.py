@@ -14,7 +14,6 @@ from perfmodel.errors import PerfModelError, TrainingError
 from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.graph.canonical import from_json
-from perfmodel.placement.memory.memory import peak_tensor_bytes
 from perfmodel.predictors.folds import Progress
 from perfmodel.predictors.predictor import Sample
 from perfmodel.retraining.data.copied_profiles import among
@@ -176,7 +175,6 @@ class _Steps:
             model=cell.job.label,
             family=cell.job.label,
             source=OBSERVATIONS,
-            peak_tensor_bytes=peak_tensor_bytes(graph),
         )
 
     def _captured(self, cell: ObservedCell) -> StepSample:

@@ -9,8 +9,8 @@ from sqlalchemy import and_, insert, or_, select, update
 
 from perfmodel.store.feedback.alarm_records import Alarm, AlarmState
 from perfmodel.store.feedback.keeper_lease import KeeperLease, Keeping
-from perfmodel.store.sql.connections import Connections, now
-from perfmodel.store.sql.shared_store import Page, SharedStore, raise_revision, record_from, row_of
+from perfmodel.store.sql.connections import now
+from perfmodel.store.sql.shared_store import Page, SharedStore, record_from, row_of
 from perfmodel.store.sql.tables import ALARMS
 
 #: Name of the counter that every change of an alarm raises.
@@ -22,10 +22,6 @@ read_alarm = partial(record_from, Alarm)
 
 class AlarmStore(SharedStore):
     """Keeps alarms."""
-
-    def __init__(self, connections: Connections) -> None:
-        super().__init__(connections)
-        self._lease = KeeperLease(connections)
 
     def open_alarms(self) -> tuple[Alarm, ...]:
         """Return the alarms that stand, oldest first, each with what to do about it."""
@@ -41,18 +37,13 @@ class AlarmStore(SharedStore):
             query = query.where(_ALARM.state == state.value)
         return self._page(query, _ALARM.id, read_alarm, cursor=cursor, limit=limit)
 
-    def find(self, name: str) -> Alarm | None:
-        """Return an alarm, or None."""
-        return self._find(select(ALARMS).where(_ALARM.name == name), read_alarm)
-
     def write(self, keeping: Keeping, alarms: Sequence[Alarm]) -> bool:
         """Keep alarms as they are now; False where somebody else is the keeper by now.
 
         Who acknowledged one, and what was told of it, stays as it is.
         """
-        with self._connections.writing() as connection:
-            raise_revision(connection, REVISION)
-            if not self._lease.holds(connection, keeping):
+        with self._changing(REVISION) as connection:
+            if not KeeperLease.holds(connection, keeping):
                 return False
             for alarm in alarms:
                 row = row_of(alarm)
@@ -67,8 +58,7 @@ class AlarmStore(SharedStore):
     def acknowledge(self, name: str | None, *, by: str, note: str | None = None) -> int:
         """Note that somebody knows of an alarm, or of all open ones; return of how many."""
         meant = _ALARM.state == AlarmState.OPEN.value if name is None else _ALARM.name == name
-        with self._connections.writing() as connection:
-            raise_revision(connection, REVISION)
+        with self._changing(REVISION) as connection:
             changed = connection.execute(
                 update(ALARMS)
                 .where(meant)

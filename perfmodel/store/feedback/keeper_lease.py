@@ -39,7 +39,8 @@ class KeeperLease(LeasedStore):
         row = self._take(owner, free, lease_s=lease_s)
         return None if row is None else record_from(Keeping, row)
 
-    def holds(self, connection: Connection, keeping: Keeping) -> bool:
+    @classmethod
+    def holds(cls, connection: Connection, keeping: Keeping) -> bool:
         """Tell within a transaction whether somebody still is the keeper."""
-        query = select(_KEEPER.id).where(self._is_held(keeping))
+        query = select(_KEEPER.id).where(cls._is_held(keeping))
         return connection.execute(query).first() is not None

@@ -10,7 +10,7 @@ from sqlalchemy import Row, Select, func, select, update
 
 from perfmodel.store.feedback.keeper_lease import KeeperLease, Keeping
 from perfmodel.store.feedback.residual_records import StoredResidual, Uncompared
-from perfmodel.store.sql.connections import Connections, now
+from perfmodel.store.sql.connections import now
 from perfmodel.store.sql.shared_store import SharedStore, insert_new, record_from
 from perfmodel.store.sql.tables import JOBS, OBSERVATIONS, RESIDUALS
 from perfmodel.store.state.observation_records import IS_MEASURED, ObservationState
@@ -35,10 +35,6 @@ class Compared(NamedTuple):
 
 class ResidualStore(SharedStore):
     """Keeps residuals."""
-
-    def __init__(self, connections: Connections) -> None:
-        super().__init__(connections)
-        self._lease = KeeperLease(connections)
 
     def uncompared(self, *, limit: int, after: int | None = None) -> tuple[Uncompared, ...]:
         """Return accepted observations without a residual, oldest first.
@@ -75,7 +71,7 @@ class ResidualStore(SharedStore):
             False where somebody else is the keeper by now; then none is kept.
         """
         with self._connections.writing() as connection:
-            if not self._lease.holds(connection, keeping):
+            if not KeeperLease.holds(connection, keeping):
                 return False
             numbers = [one.observation for one in residuals]
             there = select(_SEEN.id).where(_SEEN.id.in_(numbers))
@@ -116,7 +112,7 @@ class ResidualStore(SharedStore):
     def set_now(self, keeping: Keeping, version: str, found: Mapping[int, float | None]) -> bool:
         """Note what a version predicts of some observations; False where another is the keeper."""
         with self._connections.writing() as connection:
-            if not self._lease.holds(connection, keeping):
+            if not KeeperLease.holds(connection, keeping):
                 return False
             for observation, now_s in found.items():
                 connection.execute(

@@ -133,15 +133,13 @@ class RetrainingStore(LeasedStore):
         reason: str | None = None,
     ) -> bool:
         """Keep what came of a retraining; False where somebody else has it by now."""
-        with self._connections.writing() as connection:
-            return self._write_held(
-                connection,
-                claim,
-                state=state.value,
-                version=version,
-                decision=as_column(decision),
-                reason=reason,
-            )
+        return self._put_held(
+            claim,
+            state=state.value,
+            version=version,
+            decision=as_column(decision),
+            reason=reason,
+        )
 
     def give_up_lost(self) -> int:
         """Fail retrainings that took their workers with them; return how many those were."""
@@ -172,10 +170,7 @@ class RetrainingStore(LeasedStore):
         return select(_TABLE.id).where(free).order_by(_TABLE.id)
 
     def _tell(self, claim: Retraining, **values: object) -> bool:
-        with self._connections.writing() as connection:
-            return self._write_held(
-                connection, claim, state=RetrainingState.RUNNING.value, **values
-            )
+        return self._put_held(claim, state=RetrainingState.RUNNING.value, **values)
 
 
 _retraining = partial(record_from, Retraining)

@@ -161,10 +161,15 @@ class LeasedStore(SharedStore):
             )
         return changed.rowcount > 0
 
+    def _put_held(self, held: Held, *, state: str, **values: object) -> bool:
+        """Write what came of a row; False where somebody else has it."""
+        with self._connections.writing() as connection:
+            return self._write_held(connection, held, state=state, **values)
+
     def _write_held(
         self, connection: Connection, held: Held, *, state: str, **values: object
     ) -> bool:
-        """Write what came of a row in an open transaction; False where somebody else has it."""
+        """Write the same in an open transaction."""
         changed = connection.execute(
             update(self.work)
             .where(self._is_held(held))
@@ -181,8 +186,9 @@ class LeasedStore(SharedStore):
             )
         return int(changed.rowcount)
 
-    def _is_held(self, held: Held) -> ColumnElement[bool]:
-        table = self.work.c
+    @classmethod
+    def _is_held(cls, held: Held) -> ColumnElement[bool]:
+        table = cls.work.c
         same = table.name == held.name, table.attempts == held.attempts
         return and_(table.state == RUNNING, *same)
 

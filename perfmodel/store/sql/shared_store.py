@@ -8,7 +8,8 @@ enumerations stand as they are, and mappings and tuples as JSON.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import cache, partial
@@ -182,6 +183,13 @@ class SharedStore:
         """Write in a transaction of its own; return how many rows that changed."""
         with self._connections.writing() as connection:
             return int(connection.execute(statement).rowcount)
+
+    @contextmanager
+    def _changing(self, name: str) -> Iterator[Connection]:
+        """Open a transaction that counts a change, see :func:`raise_revision`."""
+        with self._connections.writing() as connection:
+            raise_revision(connection, name)
+            yield connection
 
     def _find(self, query: Select[Any], read: Callable[[Row[Any]], Item]) -> Item | None:
         """Return the one thing that a query finds, or None."""

@@ -65,8 +65,7 @@ class AcceleratorStore(SharedStore):
         bool
             Whether it is new.
         """
-        with self._connections.writing() as connection:
-            raise_revision(connection, REVISION)
+        with self._changing(REVISION) as connection:
             before = _read(connection)
             check(
                 OwnAccelerators(devices={**before.devices, name: content}, aliases=before.aliases)
@@ -77,8 +76,7 @@ class AcceleratorStore(SharedStore):
 
     def remove(self, name: str) -> bool:
         """Forget a device with its aliases and its price; False without it."""
-        with self._connections.writing() as connection:
-            raise_revision(connection, REVISION)
+        with self._changing(REVISION) as connection:
             gone = connection.execute(delete(ACCELERATORS).where(ACCELERATORS.c.name == name))
             if gone.rowcount:
                 connection.execute(delete(ALIASES).where(ALIASES.c.accelerator == name))
@@ -88,8 +86,7 @@ class AcceleratorStore(SharedStore):
 
     def put_alias(self, alias: str, name: str, check: Check) -> bool:
         """Let an alias mean a device; whatever it meant before."""
-        with self._connections.writing() as connection:
-            raise_revision(connection, REVISION)
+        with self._changing(REVISION) as connection:
             before = _read(connection)
             check(OwnAccelerators(devices=before.devices, aliases={**before.aliases, alias: name}))
             values = {"alias": alias, "accelerator": name, "updated_at": now()}
@@ -98,8 +95,7 @@ class AcceleratorStore(SharedStore):
 
     def remove_alias(self, alias: str, name: str) -> bool:
         """Forget an alias of a device; False without it."""
-        with self._connections.writing() as connection:
-            raise_revision(connection, REVISION)
+        with self._changing(REVISION) as connection:
             gone = connection.execute(
                 delete(ALIASES).where(ALIASES.c.alias == alias, ALIASES.c.accelerator == name)
             )

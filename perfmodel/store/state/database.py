@@ -159,18 +159,14 @@ class Database(SharedStore):
     def captured(self, key: str, version: str) -> StoredGraph | None:
         """Return the graph of a captured job, with its facts of one version; None without it."""
         columns = (CAPTURES.c.hash, CAPTURES.c.tokens_per_sample)
-        return self._stored(
-            _with_facts(columns, CAPTURES.c.hash, version).where(CAPTURES.c.key == key)
-        )
+        query = _with_facts(columns, CAPTURES.c.hash, version).where(CAPTURES.c.key == key)
+        return self._find(query, _stored_graph)
 
     def registered_graph(self, graph_hash: str, version: str) -> StoredGraph | None:
         """Return a registered graph, with its facts of one version; None without it."""
         columns = (REGISTRATIONS.c.hash, REGISTRATIONS.c.tokens_per_sample)
-        return self._stored(
-            _with_facts(columns, REGISTRATIONS.c.hash, version).where(
-                REGISTRATIONS.c.hash == graph_hash
-            )
-        )
+        query = _with_facts(columns, REGISTRATIONS.c.hash, version)
+        return self._find(query.where(REGISTRATIONS.c.hash == graph_hash), _stored_graph)
 
     def put_facts(self, graph_hash: str, version: str, content: bytes) -> None:
         """Keep what answers need of a graph, in the place of what any version said before."""
@@ -183,11 +179,6 @@ class Database(SharedStore):
     def close(self) -> None:
         """Give back every connection."""
         self.connections.close()
-
-    def _stored(
-        self, query: Select[tuple[str, int | None, bytes, bytes | None]]
-    ) -> StoredGraph | None:
-        return self._find(query, _stored_graph)
 
     def _insert(self, row: Insert) -> bool:
         try:

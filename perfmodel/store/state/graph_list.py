@@ -9,13 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, or_, select, update
 
 from perfmodel.store.sql.connections import now
-from perfmodel.store.sql.shared_store import (
-    Page,
-    SharedStore,
-    insert_new,
-    raise_revision,
-    record_from,
-)
+from perfmodel.store.sql.shared_store import Page, SharedStore, insert_new, record_from
 from perfmodel.store.sql.tables import OWNERS, REGISTRATIONS
 
 #: Name of the counter that each correction raises.
@@ -103,8 +97,7 @@ class GraphList(SharedStore):
         facts : mapping
             Those of ``mode``, ``batch_size`` and ``tokens_per_sample`` that are others.
         """
-        with self._connections.writing() as connection:
-            raise_revision(connection, REVISION)
+        with self._changing(REVISION) as connection:
             stated = update(REGISTRATIONS).where(REGISTRATIONS.c.hash == graph_hash)
             return connection.execute(stated.values(**facts)).rowcount > 0
 

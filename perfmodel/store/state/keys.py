@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import insert, select, update
 
-from perfmodel.store.sql.shared_store import SharedStore, raise_revision
+from perfmodel.store.sql.shared_store import SharedStore
 from perfmodel.store.sql.tables import AUDIT, KEYS
 
 #: Name of the counter that each change of the keys raises.
@@ -28,15 +28,13 @@ class KeyRows(SharedStore):
 
     def add(self, key: Mapping[str, Any]) -> None:
         """Keep a key."""
-        with self._connections.writing() as connection:
-            raise_revision(connection, REVISION)
+        with self._changing(REVISION) as connection:
             connection.execute(insert(KEYS).values(**{**key, "scopes": " ".join(key["scopes"])}))
 
     def revoke(self, key_id: str, revoked_at: str) -> bool:
         """Make a key worthless; one that is so already stays as it is. False without it."""
         mine = KEYS.c.key_id == key_id
-        with self._connections.writing() as connection:
-            raise_revision(connection, REVISION)
+        with self._changing(REVISION) as connection:
             connection.execute(
                 update(KEYS).where(mine, KEYS.c.revoked_at.is_(None)).values(revoked_at=revoked_at)
             )

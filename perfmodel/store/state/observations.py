@@ -240,8 +240,7 @@ class ObservationStore(SharedStore):
         some = select(table.id).where(*meant, table.id <= last).limit(_AT_ONCE)
         changed, count = 0, _AT_ONCE
         while count == _AT_ONCE:
-            with self._connections.writing() as connection:
-                raise_revision(connection, TAKEN_BACK)
+            with self._changing(TAKEN_BACK) as connection:
                 changing = change.where(table.id.in_(some)).returning(table.id)
                 numbers = connection.execute(changing).scalars().all()
                 if isinstance(change, Delete):

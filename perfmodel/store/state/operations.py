@@ -220,8 +220,7 @@ class OperationStore(LeasedStore):
             return _count(connection, and_(is_open, OPERATIONS.c.owner == owner))
 
     def _end(self, claim: Claim, *, state: OperationState, **values: object) -> bool:
-        with self._connections.writing() as connection:
-            return self._write_held(connection, claim, state=state.value, request=None, **values)
+        return self._put_held(claim, state=state.value, request=None, **values)
 
 
 _FACTS = tuple(OPERATIONS.c[name] for name in ("id", *(f.name for f in fields(Operation))))

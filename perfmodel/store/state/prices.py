@@ -8,7 +8,7 @@ from sqlalchemy import delete, select
 
 from perfmodel.client.records import Price
 from perfmodel.store.sql.connections import Connections, now
-from perfmodel.store.sql.shared_store import SharedStore, put_row, raise_revision, record_from
+from perfmodel.store.sql.shared_store import SharedStore, put_row, record_from
 from perfmodel.store.sql.tables import PRICES
 
 #: Name of the counter that each change raises.
@@ -20,14 +20,12 @@ class PriceStore(SharedStore):
 
     def put(self, price: Price) -> None:
         """Set a price; the one before it is forgotten."""
-        with self._connections.writing() as connection:
-            raise_revision(connection, REVISION)
+        with self._changing(REVISION) as connection:
             put_row(connection, PRICES, "accelerator", {**asdict(price), "updated_at": now()})
 
     def remove(self, accelerator: str) -> bool:
         """Forget a price; False where there is none."""
-        with self._connections.writing() as connection:
-            raise_revision(connection, REVISION)
+        with self._changing(REVISION) as connection:
             gone = connection.execute(delete(PRICES).where(PRICES.c.accelerator == accelerator))
         return gone.rowcount > 0
 

@@ -152,7 +152,7 @@ def fit_constants(rows: Sequence[DataParallelRow], *, steps: int = 60) -> DataPa
     models = [row.model for row in used]
     names, machine = np.unique([row.machine for row in used], return_inverse=True)
     jobs = tuple(sorted(name for name, n in Counter(models).items() if n >= _LEAST_ROWS))
-    priors = _priors(jobs)
+    priors = [*([_SLOWDOWN] * len(_LINKS)), *_OTHERS, *([_JOB] * len(jobs))]
     middle = np.array([prior.middle for prior in priors])
     width = np.array([prior.width for prior in priors])
 
@@ -201,10 +201,6 @@ def _slopes(
     rows = np.arange(len(owner))
     slopes[rows, shared + owner] = change[: len(owner)]
     return slopes
-
-
-def _priors(jobs: Sequence[str]) -> list[_Prior]:
-    return [*([_SLOWDOWN] * len(_LINKS)), *_OTHERS, *([_JOB] * len(jobs))]
 
 
 def _constants(x: FloatArray, jobs: Sequence[str]) -> DataParallelConstants:

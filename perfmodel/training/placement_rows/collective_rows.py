@@ -149,7 +149,7 @@ def cells_of(
     """
     times: dict[tuple[str, str, str, int, int, float], list[float]] = defaultdict(list)
     for one in records:
-        if _is_library_call(one):
+        if one.dtype in _LIBRARIES.get(one.backend.split(" ")[0], ()):
             where = (one.collective, one.accelerator, one.topology, one.ranks, one.hosts)
             times[(*where, one.size_bytes)].append(one.time_s)
     if not times:
@@ -169,10 +169,6 @@ def cells_of(
         time_s=np.array([float(np.median(times[cell])) for cell in cells]),
         plain=np.array([_is_plain(cell[0], cell[1], cell[2], cell[5]) for cell in cells]),
     )
-
-
-def _is_library_call(one: PublishedCollective) -> bool:
-    return one.dtype in _LIBRARIES.get(one.backend.split(" ")[0], ())
 
 
 def _is_plain(collective: str, accelerator: str, topology: str, size_bytes: float) -> bool:

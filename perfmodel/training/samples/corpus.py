@@ -189,9 +189,6 @@ def _sample(step: PublishedStep, spec: AcceleratorSpec, kept: KeptSketch) -> Ste
         model=step.job.label,
         family=kept.family,
         source=source_name(step.origin.source),
-        spread=step.spread,
-        memory_bytes=step.memory_bytes,
-        peak_tensor_bytes=kept.peak_tensor_bytes,
     )
 
 

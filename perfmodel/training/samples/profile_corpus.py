@@ -10,15 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.asked import Asked
 from perfmodel.features.steps.sketch import SKETCH_VERSION, StepSketch, step_sketch
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.graph.ir import Graph
-from perfmodel.placement.memory.memory import peak_tensor_bytes
 from perfmodel.records import StepRecord
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.store.sketches import SketchFiles
@@ -105,31 +102,19 @@ class _KeptGraph:
     """
 
     sketch: StepSketch
-    peak_tensor_bytes: float
     product_flops: FloatArray
 
     @classmethod
     def of(cls, graph: Graph) -> _KeptGraph:
-        return cls(
-            sketch=step_sketch(graph),
-            peak_tensor_bytes=peak_tensor_bytes(graph),
-            product_flops=product_flops(graph),
-        )
+        return cls(sketch=step_sketch(graph), product_flops=product_flops(graph))
 
     def to_arrays(self) -> dict[str, Any]:
-        return self.sketch.to_arrays() | {
-            "peak_tensor_bytes": np.array(self.peak_tensor_bytes),
-            "product_flops": self.product_flops,
-        }
+        return self.sketch.to_arrays() | {"product_flops": self.product_flops}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> _KeptGraph:
         """Read back what :meth:`to_arrays` gave; KeyError where something is missing."""
-        return cls(
-            sketch=StepSketch.from_arrays(arrays),
-            peak_tensor_bytes=float(arrays["peak_tensor_bytes"]),
-            product_flops=arrays["product_flops"],
-        )
+        return cls(sketch=StepSketch.from_arrays(arrays), product_flops=arrays["product_flops"])
 
 
 def _sample(record: StepRecord, spec: AcceleratorSpec, graph: _KeptGraph) -> StepSample:
@@ -139,9 +124,6 @@ def _sample(record: StepRecord, spec: AcceleratorSpec, graph: _KeptGraph) -> Ste
         model=record.model,
         family=record.family,
         source=SOURCE,
-        spread=record.spread,
-        memory_bytes=record.peak_memory_bytes,
-        peak_tensor_bytes=graph.peak_tensor_bytes,
         weight=NOISY_WEIGHT if record.noisy else 1.0,
     )
 

@@ -7,13 +7,10 @@ from perfmodel.placement.job_types.job_type_guess import job_type_profile
 
 
 def test_volumes_follow_the_number_of_parameters() -> None:
-    profile = job_type_profile(
-        samples=8, parameter_count=5e6, gradient_item_bytes=2.0, optimizer_states=2.0
-    )
-    # 5e6 parameters of 4 bytes, gradients of 2, two fp32 states of each.
+    profile = job_type_profile(samples=8, parameter_count=5e6, gradient_item_bytes=2.0)
+    # 5e6 parameters of 4 bytes, gradients of 2.
     assert profile.parameter_bytes == 2e7
     assert profile.gradient_bytes == 1e7
-    assert profile.optimizer_state_bytes == 4e7
     assert float(profile.gradient_piece_bytes.sum()) == pytest.approx(1e7)
 
 

@@ -41,7 +41,7 @@ def test_gradients_are_ready_when_the_backward_pass_has_written_them() -> None:
     # The weight that is used last has its gradient first: 300 then 500 numbers of 4 bytes.
     assert profile.gradient_piece_bytes.tolist() == [1200.0, 2000.0]
     assert profile.gradient_bytes == 3200.0
-    assert profile.parameter_count == 800
+    assert profile.parameter_bytes == 3200.0
     first, second = profile.gradient_ready
     assert profile.forward_share < first < second
     assert second == pytest.approx(1 - profile.optimizer_share)

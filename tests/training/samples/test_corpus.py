@@ -10,7 +10,6 @@ import pytest
 from perfmodel.engines.local_engine import LocalEngine
 from perfmodel.graph.job import Job
 from perfmodel.importers.published import Origin, PublishedStep
-from perfmodel.placement.memory.memory import peak_tensor_bytes
 from perfmodel.training.captures.capture_key import capture_key, capture_view
 from perfmodel.training.captures.capture_pool import CapturePool
 from perfmodel.training.captures.kept_sketches import kept_sketches
@@ -40,16 +39,15 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_sample_holds_the_sketch_family_and_peak_of_its_graph(cache: Path) -> None:
+def test_a_sample_holds_the_sketch_and_family_of_its_graph(cache: Path) -> None:
     corpus = build_corpus([_step()], cache=cache, engine=LocalEngine())
     (sample,) = corpus.samples
     graph = capture_job(_step().job)
     assert sample.step.sketch.content_hash == graph.content_hash
     assert sample.family == graph.source["family"]
-    assert sample.peak_tensor_bytes == peak_tensor_bytes(graph)
     # 8 samples at 400 samples/s.
     assert sample.step_time_s == pytest.approx(0.02)
-    assert (sample.source, sample.model, sample.memory_bytes) == ("timm", "timm/test_vit", 1e9)
+    assert (sample.source, sample.model) == ("timm", "timm/test_vit")
     assert sample.step.accelerator.name == "L4"
 
 

@@ -167,9 +167,7 @@ class _Export:
 
     def devices(self) -> None:
         """Describe the GPUs, by the numbers that CUDA gives them."""
-        cuda_of = {
-            gpu: cuda for gpu, cuda in self.database.rows("TARGET_INFO_CUDA_DEVICE", _CUDA_NUMBERS)
-        }
+        cuda_of = dict(self.database.rows("TARGET_INFO_CUDA_DEVICE", _CUDA_NUMBERS))
         described = self.database.rows("TARGET_INFO_GPU", _GPU_FACTS)
         before_2021 = self.database.rows("TARGET_INFO_CUDA_GPU", _GPU_FACTS_BEFORE_2021)
         for row in (*described, *before_2021):
