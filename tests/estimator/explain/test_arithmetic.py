@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from made_up_products import product_step
+from synthetic_workloads import mlp
 from torch import nn
 
 from perfmodel.capture.torch import capture_module
@@ -69,6 +70,24 @@ def test_micro_batches_change_nothing_but_the_time(estimator: Estimator) -> None
     found = explained(estimator, replace(JOB, mode=Mode.TRAINING, accumulation_steps=4), "T4")
     used = found.estimate.throughput.samples_per_second * FLOPS_OF_A_SAMPLE
     assert found.model_flops_utilisation == pytest.approx(used / T4)
+
+
+class Layers:
+    """Four layers for every job."""
+
+    def step(self, job: Job) -> CapturedStep:
+        """Return them at the batch of the job."""
+        return CapturedStep(graph=mlp(job.batch_size, [512] * 5, "relu", training=True))
+
+
+def test_a_replica_that_is_split_is_held_to_the_peaks_of_all_its_accelerators() -> None:
+    estimator = Estimator(accelerators=Catalog.default(), model=AnalyticalModel(), graphs=Layers())
+    job = replace(JOB, mode=Mode.TRAINING)
+    for placement in ("4xA100-SXM4-80GB", "4xA100-SXM4-80GB pp=2", "4xA100-SXM4-80GB pp=4"):
+        found = explained(estimator, job, placement)
+        of_a_sample = sum(one.flops for one in found.operator_classes) / 64
+        used = found.estimate.throughput.samples_per_second * of_a_sample
+        assert found.model_flops_utilisation == pytest.approx(used / (4 * A100))
 
 
 class Gated(nn.Module):
