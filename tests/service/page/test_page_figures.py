@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
@@ -24,11 +25,11 @@ def rows_of(tab: Tab, name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(tab.saved(f"perfmodel-{name}.csv"), newline="")))
 
 
-def body_of(tab: Tab, name: str) -> Any:
-    """Return the body of the request that a picture shows."""
+def bodies_of(tab: Tab, name: str) -> list[Any]:
+    """Return the bodies of the requests that a picture shows."""
     tab.run(f"document.querySelector('#{name} .below details:last-child').open = true")
     curl = tab.wait(f"document.querySelector('#{name} pre')?.innerText")
-    return json.loads(curl.partition("-d '")[2].removesuffix("'"))
+    return [json.loads(body) for body in re.findall(r"-d '(.*)'$", curl, re.MULTILINE)]
 
 
 def type_price(tab: Tab, accelerator: str, text: str) -> None:
@@ -85,8 +86,9 @@ def test_what_was_asked_is_marked_where_it_was_answered(shown: Shown, service: S
     (own,) = [row for row in rows_of(tab, "compare") if row["accelerator"] == A100]
     assert float(own["samples_per_second"]) == rate
     # Its link is its own: the others have theirs.
-    assert body_of(tab, "compare")["placements"] == [on, on.replace(f"{A100}[pcie4]", "T4")]
-    assert body_of(tab, "curve")["link"] == "pcie4"
+    asked = [body["placements"] for body in bodies_of(tab, "compare")]
+    assert asked == [[on], [on.replace(f"{A100}[pcie4]", "T4")]]
+    assert bodies_of(tab, "curve")[0]["link"] == "pcie4"
     assert "Without “fraction=0.5”" in tab.text("#curve .caption")
     (eight,) = [row for row in rows_of(tab, "curve") if row["count"] == "8"]
     assert float(eight["samples_per_second"]) != pytest.approx(rate, rel=0.05)
@@ -113,13 +115,23 @@ def test_warnings_stand_below_the_picture_that_they_are_about(
     assert tab.run("document.querySelector('[data-price=\"H100-SXM5-80GB\"]') !== null")
 
 
-@pytest.mark.parametrize("text", ["1,000", "$3", "0"])
-def test_what_is_no_price_is_marked_and_not_taken(shown: Shown, text: str) -> None:
+def test_an_accelerator_is_not_warned_of_a_precision_that_it_is_not_asked_in(shown: Shown) -> None:
+    # A T4 has no bf16; it is compared in fp16.
+    tab = shown(f"?on={A100}&versus=T4,{A100}")
+    precisions = [body["jobs"][0]["precision"] for body in bodies_of(tab, "compare")]
+    assert precisions == ["amp_bf16", "amp_fp16"]
+    assert "bf16 arithmetic" not in tab.text("#compare")
+
+
+def test_what_is_no_price_is_marked_and_not_taken(shown: Shown) -> None:
     tab = shown("?on=T4&versus=L4")
-    type_price(tab, "T4", text)
-    tab.wait("document.querySelector('[data-price=T4]').getAttribute('aria-invalid') === 'true'")
-    assert tab.run("document.querySelector('[data-price=T4]').value") == text
-    assert tab.run("sessionStorage.length") == 0
+    field = "document.querySelector('[data-price=T4]')"
+    for text in ("1,000", "$3", "0"):
+        type_price(tab, "T4", text)
+        tab.wait(f"{field}.getAttribute('aria-invalid') === 'true'")
+        assert tab.run(f"{field}.value") == text
+        assert tab.run("sessionStorage.length") == 0
+        tab.run(f"{field}.removeAttribute('aria-invalid')")
     type_price(tab, "T4", "1200.5")
     tab.wait("document.querySelector('#costs').innerText.includes('USD')")
     assert json.loads(tab.run("Object.values(sessionStorage)[0]")) == {"T4": 1200.5}

@@ -131,7 +131,7 @@ def test_all_mistakes_are_marked_at_once(tab: Tab, service: Service) -> None:
 
 
 def test_what_nobody_measured_does_not_lead(shown: Shown) -> None:
-    tab = shown("?on=T4&versus=T4,H100-SXM5-80GB,L4")
+    tab = shown("?on=T4&versus=T4,H100-SXM5-80GB,L4&precision=amp_fp16")
     assert rows(tab)[0] == "H100-SXM5-80GB"
     tab.run(MEASURED % 0)
     tab.click("button.go")
@@ -152,6 +152,7 @@ def test_an_accelerator_that_nobody_measured_does_not_lead_either(shown: Shown) 
     # Nothing was measured, so that nothing leads by that.
     assert "beyond what was measured." in tab.text("#compare .caption")
     assert "of what was measured" not in tab.text("#compare .caption")
+    assert "of accelerators that steps were learned from." in tab.text("#compare .caption")
     assert tab.run("document.querySelectorAll('#compare svg .guessed').length") == 3
     assert "The model has learned from no step on H100" in tab.text("#compare .warnings")
 

@@ -73,13 +73,19 @@ export function comparePanel(changed) {
       try {
         const [read] = await Promise.all([readPlacements(placements, signal), loadPrices()]);
         const columns = columnsOf(names, placements, read, stated ? job.precision ?? "fp32" : null);
-        const precisions = [...new Set(columns.map(({ precision }) => precision))];
+        // A question for each precision: an answer warns of nothing that is not shown.
         const { precision: _, ...plain } = job;
-        const jobs = precisions.map((precision) => (precision === "fp32" ? plain : { ...plain, precision }));
-        const request = question("POST", "v1/matrix", { jobs, placements: columns.map(({ placement }) => placement) });
-        const answer = await ask(request, { signal });
-        const said = new Set([...read.flatMap((facts) => facts?.warnings ?? []), ...answer.warnings]);
-        shown = { request, warnings: [...said], rows: columns.map((column, i) => rowOf(answer, column, precisions.indexOf(column.precision), i)) };
+        const groups = [...Map.groupBy(columns, ({ precision }) => precision)].map(([precision, own]) => ({
+          own, request: question("POST", "v1/matrix", {
+            jobs: [precision === "fp32" ? plain : { ...plain, precision }], placements: own.map(({ placement }) => placement),
+          }),
+        }));
+        const answers = await Promise.all(groups.map(({ request }) => ask(request, { signal })));
+        shown = {
+          request: groups.map(({ request }) => request),
+          rows: groups.flatMap(({ own }, group) => own.map((column, i) => rowOf(answers[group], column, i))),
+          warnings: [...new Set([...read, ...answers].flatMap((one) => one?.warnings ?? []))],
+        };
       } catch (problem) {
         if (problem.name === "AbortError") return undefined;
         this.clear();
@@ -113,14 +119,13 @@ function columnsOf(names, placements, read, stated) {
 }
 
 /** Return the row of an accelerator, of the job in the precision that it is computed in there. */
-function rowOf(answer, column, job, i) {
-  const of = (name) => answer[name][job][i];
+function rowOf(answer, column, i) {
   const unseen = new Set(answer.warnings.map((text) => UNSEEN.exec(text)?.[1]));
-  const error = answer.errors.find((one) => (one.job === null || one.job === job) && (one.placement === null || one.placement === i));
+  const error = answer.errors.find(({ placement }) => placement === null || placement === i);
   const numbers = ["samples_per_second", "low", "high", "step_time_s", "compute_time_s", "sync_time_s", "peak_bytes", "fits", "basis"];
   return {
     ...column,
-    ...Object.fromEntries(numbers.map((name) => [name, of(name)])),
+    ...Object.fromEntries(numbers.map((name) => [name, answer[name][0][i]])),
     unseen: unseen.has(column.priced),
     error: error?.detail ?? "",
   };
@@ -172,17 +177,22 @@ function barOf(row, cost) {
   };
 }
 
+/** Among what the best one is the best, by its grade, where others have less. */
+const AMONG = ["", ", of accelerators that steps were learned from", ", of what was measured"];
+
 function caption(rows, cost) {
   const best = rows[0];
   const wrong = [...new Set(rows.map(({ error }) => error).filter(Boolean))];
   if (wrong.length) return wrong.join(" ");
   if (best.fits === false) return "It fits on none of them.";
-  const pale = rows.some((row) => !row.error && !rests(row));
+  const answered = rows.filter((row) => !row.error);
+  const pale = answered.some((row) => !rests(row));
   const words = pale ? ` Pale: beyond what was measured${rests(best) ? "; these stand below the others" : ""}.` : "";
+  const among = answered.some((row) => grade(row) < grade(best)) ? AMONG[grade(best)] : "";
   const several = new Set(rows.map(({ precision }) => precision)).size > 1;
   const own = several ? " Each in the precision that is usual on it." : "";
-  if (!cost) return `Bars: samples/s, with the interval of each. Most: ${best.accelerator}${pale && rests(best) ? ", of what was measured" : ""}.${words}${own}`;
-  return best.cost_per_million_samples === null ? "Enter what an hour of an accelerator costs." : `Bars: price of a million samples, with its interval. Least: ${best.accelerator}.${words}${own}`;
+  if (!cost) return `Bars: samples/s, with the interval of each. Most: ${best.accelerator}${among}.${words}${own}`;
+  return best.cost_per_million_samples === null ? "Enter what an hour of an accelerator costs." : `Bars: price of a million samples, with its interval. Least: ${best.accelerator}${among}.${words}${own}`;
 }
 
 function tableOf(rows) {
