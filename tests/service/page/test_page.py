@@ -320,19 +320,20 @@ def test_fields_follow_what_people_write(
 
 
 @pytest.mark.parametrize(
-    ("written", "row", "count"),
+    ("written", "row", "count", "precision"),
     [
-        ("p4d.24xlarge", "A100-SXM4-40GB", 8),
-        ("Xeon Platinum 8480+", "Xeon-Platinum-8480-Plus", 1),
-        ("2x(4xT4)@100gbit, 20us", "T4", 8),
+        ("p4d.24xlarge", "A100-SXM4-40GB", 8, "amp_bf16"),
+        ("Xeon Platinum 8480+", "Xeon-Platinum-8480-Plus", 1, "fp32"),
+        ("2x(4xT4)@100gbit, 20us", "T4", 8, "amp_fp16"),
     ],
 )
 def test_whatever_the_service_reads_is_compared_and_drawn(
-    shown: Shown, written: str, row: str, count: int
+    shown: Shown, written: str, row: str, count: int, precision: str
 ) -> None:
     tab = shown(f"?on={quote(written)}&versus=L4")
     rows = {one["accelerator"]: int(one["count"]) for one in rows_of(save(tab, "compare", "csv"))}
     assert rows == {row: count, "L4": count}
+    assert f"batch 64, {precision}, on" in tab.text(".asked")
     (kind,) = rows_of(save(tab, "curve", "csv"))[:1]
     assert kind["count"] == "1"
     assert body_of(tab, "curve")["accelerator"] == row
