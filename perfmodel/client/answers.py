@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Annotated
+from typing import Annotated, Any
 
 from perfmodel.client.errors import Problem
 from perfmodel.client.forms import Plan
-from perfmodel.types import Basis, Phase
+from perfmodel.types import Basis, Phase, Precision
 
 #: One number a count of a curve.
 Numbers = tuple[float, ...]
@@ -254,6 +254,43 @@ class Ranking:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlacementKind:
+    """Equal accelerators of a placement."""
+
+    accelerator: Annotated[str, "Canonical name of the whole one."]
+    count: int
+    whole_accelerators: Annotated[
+        float, "As many whole ones have the cores that the job holds; what they cost goes by it."
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacementFacts:
+    """A placement as it is read, and what the job holds by it."""
+
+    placement: Annotated[Mapping[str, Any], "In the long form, with canonical names."]
+    text: Annotated[str | None, "The same in the short form; null where that cannot say it."]
+    kinds: Annotated[tuple[PlacementKind, ...], "Each once, in the order of the placement."]
+    power_w: Annotated[
+        float | None, "What the accelerators may draw; null where the catalogue does not know it."
+    ]
+    usual_precision: Annotated[
+        str,
+        tuple(Precision),
+        "What people train with on all of its accelerators; fp32 where they differ in that.",
+    ]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placements:
+    """Placements as they are read, in the order of the question; null where one cannot be."""
+
+    placements: tuple[PlacementFacts | None, ...]
+    errors: tuple[PlacementProblem, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class FoundPlan:
     """One plan of a search.
 
@@ -373,6 +410,11 @@ class Explanation:
     ]
     model_version: str
     warnings: tuple[str, ...] = ()
+    model_flops_utilisation: Annotated[
+        float | None,
+        "Arithmetic of the model over the peaks of all accelerators that the job holds; what is "
+        "computed a second time counts once. Null where there is none.",
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -115,6 +115,7 @@ class Verbs(ABC, Generic[Sockets]):
     rank = _Asks(questions.rank)
     rank_plans = _Asks(questions.rank_plans)
     explain = _Asks(questions.explain)
+    placements = _Asks(questions.placements)
     kernels = _Asks(questions.kernels)
     register_job = _Asks(keeping.register_job)
     job = _Asks(keeping.job)

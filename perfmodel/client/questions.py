@@ -5,8 +5,8 @@ Every function here is a method of :class:`~perfmodel.client.Client` and, awaite
 a registered one; a placement is short, ``"8xA100-SXM4-80GB"``, or long. What is None is not sent:
 the service then takes its default.
 
-Each but :func:`kernels` takes ``pin_model``, ``deadline_ms`` and ``allow_fallback`` as
-:func:`predict` does.
+Each but :func:`placements` and :func:`kernels` takes ``pin_model``, ``deadline_ms`` and
+``allow_fallback`` as :func:`predict` does.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from perfmodel.client.answers import (
     Explanation,
     Kernels,
     Matrix,
+    Placements,
     PlanRanking,
     Ranking,
 )
@@ -166,6 +167,14 @@ def explain(
     The operators are in ``most`` (50) groups of equal ones at most.
     """
     return _question("/v1/explain", Explanation, locals(), large=True)
+
+
+def placements(placements: Sequence[AnyPlacement]) -> Call[Placements]:
+    """Ask how placements are read, and what a job holds by them.
+
+    ``errors`` says what is wrong with those that are not.
+    """
+    return _question("/v1/placements", Placements, locals(), large=True)
 
 
 def kernels(kernels: Sequence[Kernel], accelerators: Sequence[str]) -> Call[Kernels]:

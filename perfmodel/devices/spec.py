@@ -44,6 +44,9 @@ _COMPUTED_AS: Mapping[Precision, tuple[str, ...]] = MappingProxyType(
 Kind = Literal["gpu", "cpu", "tpu", "npu"]
 
 
+#: An fp16 rate that many times that of fp32 comes from units for matrices.
+MATRIX_UNITS = 3.0
+
 #: Share of the bf16 peak that the fastest matrix product reaches on most devices.
 USUAL_MATMUL_SHARE = 0.8
 _NARROW = ("fp16", "bf16", "fp8", "int8")
@@ -133,6 +136,20 @@ class AcceleratorSpec:
             if key in self.peak_flops:
                 return key
         return max(self.peak_flops, key=lambda key: self.peak_flops[key])
+
+    @property
+    def usual_precision(self) -> Precision:
+        """What people train with on it: 16 bits in units for matrices, beside fp32.
+
+        bf16 where its products are faster than those of fp32, else fp16 where they are
+        :data:`MATRIX_UNITS` times as fast; work does not gain from less. On a CPU, fp32.
+        """
+        fp32, fp16, bf16 = (self.peak_flops.get(rate, 0.0) for rate in ("fp32", "fp16", "bf16"))
+        if self.kind == "cpu":
+            return Precision.FP32
+        if bf16 > fp32:
+            return Precision.AMP_BF16
+        return Precision.AMP_FP16 if fp16 > 0 and fp16 >= MATRIX_UNITS * fp32 else Precision.FP32
 
     def reachable_share(self, precision: Precision) -> float:
         """Return how much of its matrix peak a device reaches, of what devices usually reach.

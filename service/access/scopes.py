@@ -95,6 +95,7 @@ RULES: tuple[Rule, ...] = (
     _rule(_ASK, "/v1/predict", Scope.PREDICT),
     _rule(_ASK, "/v1/matrix", Scope.PREDICT),
     _rule(_ASK, "/v1/curve", Scope.PREDICT),
+    _rule(_ASK, "/v1/placements", Scope.PREDICT),
     _rule(_ASK, "/v1/rank", Scope.PREDICT),
     _rule(_ASK, "/v1/explain", Scope.PREDICT),
     _rule(_ASK, "/v1/kernels", Scope.PREDICT),

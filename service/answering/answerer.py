@@ -10,6 +10,7 @@ from typing import Any
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator import AskedJob, Estimator, PreparedJob, Table
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed_job import ObservedJob, observed_job
 from perfmodel.estimator.explain.explain import Explanation, explain_answer
 from perfmodel.estimator.job_types.job_type import ObservedJobType
@@ -149,6 +150,16 @@ class Answerer:
             if cell.placement is not None and isinstance(cell.error, InvalidInputError):
                 point_at_text(cell.error, asked.placements[cell.placement])
         return answer
+
+    def placements(self, written: Sequence[Any]) -> list[ResolvedPlacement | PerfModelError]:
+        """Look placements up; a bad one fails alone."""
+        found: list[ResolvedPlacement | PerfModelError] = []
+        for one in written:
+            try:
+                found.append(self.cache.placement(one))
+            except PerfModelError as error:
+                found.append(error)
+        return found
 
     def row(self, job: Job, placements: Sequence[Placement]) -> Table:
         """Answer one job on some placements."""

@@ -194,6 +194,18 @@ def read_matrix(question: Any, *, max_cells: int) -> AskedMatrix:
     )
 
 
+def read_placements(question: Any, *, most: int) -> list[Any]:
+    """Read the body of ``POST /v1/placements``; one that cannot be read costs itself only."""
+    fields = as_object(question, "", what="A request", known=("placements",))
+    written = as_items("placements", fields.get("placements"), "/placements")
+    if len(written) > most:
+        raise InvalidInputError(
+            f"At most {most} placements are read at a time; got {len(written)}. Send fewer.",
+            pointer="/placements",
+        )
+    return written
+
+
 def read_curve(question: Any) -> AskedCurve:
     """Read the body of ``POST /v1/curve``."""
     fields = _fields(question, _CURVE, ("job", "accelerator"))

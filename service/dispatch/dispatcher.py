@@ -12,8 +12,9 @@ from typing import Any, TypeVar, cast
 
 from fastapi import Request
 
-from perfmodel.errors import NotInTimeError
+from perfmodel.errors import NotInTimeError, PerfModelError
 from perfmodel.estimator import Estimator, Table
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.explain.explain import Explanation
 from perfmodel.estimator.kernels.kernel_answers import KernelTable
 from perfmodel.estimator.tables.curve import Curve
@@ -23,7 +24,13 @@ from perfmodel.placement.plans.plan_search import PlanRanking
 from service.answering.answerer import Answerer
 from service.answering.lanes import attended_lanes, unattended_lanes
 from service.answering.matrix_rows import predict_rows
-from service.answering.questions import AskedMatrix, Options, read_matrix, split_options
+from service.answering.questions import (
+    AskedMatrix,
+    Options,
+    read_matrix,
+    read_placements,
+    split_options,
+)
 from service.answering.thread_pool import ThreadPool
 from service.dispatch.background_rounds import BackgroundRounds, Preparation
 from service.dispatch.deadlines import Deadlines
@@ -224,6 +231,11 @@ class Dispatcher:
         answer = await self._ask(body, waits, Answerer.explain, "/v1/explain")
         self.metrics.answer("/v1/explain", answer.estimate.basis)
         return answer
+
+    async def placements(self, body: bytes) -> list[ResolvedPlacement | PerfModelError]:
+        """Look placements up, in the catalogue of the version that serves."""
+        asked = read_placements(read_json(body), most=self._settings.max_cells)
+        return await self.threads.run(self.models.serving.placements, asked)
 
     async def kernels(self, body: bytes) -> KernelTable:
         """Answer how long kernels take; the version that serves is asked, at no deadline."""

@@ -27,6 +27,7 @@ from service.schemas.question_bodies import (
     JobRequest,
     KernelsRequest,
     MatrixRequest,
+    PlacementsRequest,
     PredictRequest,
     PriceRequest,
     RankRequest,
@@ -46,6 +47,7 @@ _TIMED: tuple[type[BaseModel], ...] = (
 )
 _MODELS: tuple[type[BaseModel], ...] = (
     *_TIMED,
+    PlacementsRequest,
     KernelsRequest,
     JobRequest,
     PriceRequest,

@@ -10,9 +10,12 @@ import numpy.typing as npt
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
+from perfmodel.errors import PerfModelError
 from perfmodel.estimator import CellError, Table, basis_names
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.tables.ranking import Ranking
 from perfmodel.placement.plans.plan_search import PlanRanking, RankedPlan
+from perfmodel.placement.topology.parse import format_placement, placement_to_dict
 from service.answering.questions import DEADLINE_HEADER
 from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import etagged_response, header_of, json_body_of, json_response
@@ -23,6 +26,7 @@ from service.schemas.answer_bodies import (
     ExplainAnswer,
     KernelsAnswer,
     MatrixAnswer,
+    PlacementsAnswer,
     PredictAnswer,
     RankAnswer,
 )
@@ -31,6 +35,7 @@ from service.schemas.question_bodies import (
     ExplainRequest,
     KernelsRequest,
     MatrixRequest,
+    PlacementsRequest,
     PredictRequest,
     RankRequest,
 )
@@ -96,6 +101,10 @@ RANK_EXAMPLES: dict[str, Any] = {
         "placement": "8x(8xA100-SXM4-80GB)@8xib-200g",
         "search": {"global_batch_size": 512, "most": 5},
     },
+}
+
+PLACEMENTS_EXAMPLES: dict[str, Any] = {
+    "names of others": {"placements": ["p4d.24xlarge", "A100-SXM4-80GB/3g.40gb", "4xT4 power=50"]}
 }
 
 EXPLAIN_EXAMPLES: dict[str, Any] = {
@@ -188,6 +197,25 @@ async def rank(request: Request) -> Response:
     body = await json_body_of(request)
     answer = await dispatcher_of(request).rank(body, header_of(request.scope, DEADLINE_HEADER))
     return json_response(_ranking_to_dict(answer))
+
+
+@router.post(
+    "/v1/placements",
+    summary="Placements as they are read, and what a job holds by them",
+    responses={200: {"model": PlacementsAnswer}, **problems(400, 413, 415, 422, 503)},
+    openapi_extra=json_body(PlacementsRequest, PLACEMENTS_EXAMPLES),
+)
+async def placements(request: Request) -> Response:
+    """Read placements in any form: their accelerators, what they may draw, the usual precision."""
+    found = await dispatcher_of(request).placements(await json_body_of(request))
+    wrong = [(at, one) for at, one in enumerate(found) if isinstance(one, PerfModelError)]
+    content = {
+        "placements": [None if isinstance(one, PerfModelError) else _facts(one) for one in found],
+        "errors": [
+            {"placement": at, **_problem_in_list(error, placement=at)} for at, error in wrong
+        ],
+    }
+    return json_response(content)
 
 
 @router.post(
@@ -294,11 +322,36 @@ def _or_null(
 
 
 def _cell_error(cell: CellError) -> dict[str, Any]:
-    content = problem_of(cell.error)
+    position = {"job": cell.job, "placement": cell.placement}
+    return {**position, **_problem_in_list(cell.error, **position)}
+
+
+def _problem_in_list(error: PerfModelError, **positions: int | None) -> dict[str, Any]:
+    """Return what is wrong with jobs and placements that are read alone, and stand in lists."""
+    content = problem_of(error)
     for item in content["errors"]:
-        # Jobs and placements are read alone; in a matrix their pointers start at the list.
-        for word, position in (("job", cell.job), ("placement", cell.placement)):
+        for word, position in positions.items():
             head, _, rest = item["pointer"].removeprefix("/").partition("/")
             if position is not None and head == word:
                 item["pointer"] = f"/{word}s/{position}" + (f"/{rest}" if rest else "")
-    return {"job": cell.job, "placement": cell.placement, **content}
+    return content
+
+
+def _facts(placement: ResolvedPlacement) -> dict[str, Any]:
+    """Return a placement as it was read, and what a job holds by it."""
+    short = format_placement(placement.named)
+    return {
+        "placement": placement_to_dict(placement.named),
+        "text": short if isinstance(short, str) else None,
+        "kinds": [
+            {
+                "accelerator": kind.accelerator.name,
+                "count": kind.count,
+                "whole_accelerators": kind.whole_accelerators,
+            }
+            for kind in placement.kinds
+        ],
+        "power_w": placement.power_w,
+        "usual_precision": placement.usual_precision,
+        "warnings": placement.warnings,
+    }

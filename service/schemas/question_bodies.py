@@ -328,6 +328,12 @@ class MatrixRequest(_Terms):
     observations: list[MatrixObservationBody] | None = None
 
 
+class PlacementsRequest(_Strict):
+    """Placements to be read."""
+
+    placements: Annotated[list[ShortPlacement | PlacementBody], Field(min_length=1)]
+
+
 class CurveRequest(_Terms):
     """One job over the number of accelerators, data parallel."""
 

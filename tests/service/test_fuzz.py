@@ -78,6 +78,7 @@ def _routes() -> list[tuple[str, str]]:
         for name in ("predict", "matrix", "curve", "rank", "explain", "jobs", "observations")
     ] + [
         ("post", "/v1/graphs"),
+        ("post", "/v1/placements"),
         ("post", "/v1/adapters/slurm"),
         ("post", "/v1/adapters/dstack/apply_policies/on_run_apply"),
         ("post", "/v2/models/{model}/infer"),

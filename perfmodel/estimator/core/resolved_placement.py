@@ -18,7 +18,7 @@ from perfmodel.placement.sharing.mig import (
     share_part,
 )
 from perfmodel.placement.topology.topology import BatchSplit, Node, Placement
-from perfmodel.types import Basis
+from perfmodel.types import Basis, Precision
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +39,11 @@ class Kind:
     count: int
     held: AcceleratorSpec
     part: AcceleratorPart | None
+
+    @property
+    def whole_accelerators(self) -> float:
+        """How many whole accelerators the parts of a kind are, by their cores."""
+        return self.count * (self.part.sm_share if self.part else 1.0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -121,6 +126,26 @@ class ResolvedPlacement:
             machine="+".join([kind.held.name for kind in self.kinds]),
             warnings=tuple(said),
         )
+
+    @property
+    def power_w(self) -> float | None:
+        """What the accelerators may draw together, W; None where the catalogue does not know it.
+
+        A part draws its share of the cores, a limit holds for each board; hosts are left out.
+        """
+        limit_w = self.placement.power_limit_w
+        watts = 0.0
+        for kind in self.kinds:
+            if kind.accelerator.tdp_w is None:
+                return None
+            watts += kind.whole_accelerators * min(kind.accelerator.tdp_w, limit_w or float("inf"))
+        return watts
+
+    @property
+    def usual_precision(self) -> Precision:
+        """What people train with on all of its accelerators; fp32 where they differ in that."""
+        usual = {one.usual_precision for one in self.accelerators}
+        return usual.pop() if len(usual) == 1 else Precision.FP32
 
     @property
     def fullest_host(self) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from perfmodel.client import answers
-from perfmodel.client.answers import Contribution, Roofline
+from perfmodel.client.answers import Contribution
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import UnknownAcceleratorError
@@ -21,6 +21,7 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed import corrected_in_columns
 from perfmodel.estimator.evidence.observed_job import ObservedJob
+from perfmodel.estimator.explain.arithmetic import model_flops_utilisation, roofline_of
 from perfmodel.estimator.explain.nearest import near_observations, near_points
 from perfmodel.estimator.explain.operator_shares import StepShares
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
@@ -32,7 +33,6 @@ from perfmodel.estimator.single.engine import engine_roofline_s, has_engine_law
 from perfmodel.estimator.single.revised import has_narrow_products, learned_step
 from perfmodel.estimator.tables.estimates import answer_cell
 from perfmodel.features.arrays import FloatArray
-from perfmodel.features.roofline import device_share
 from perfmodel.features.steps.sketch import step_sketch
 from perfmodel.features.steps.step_table import FUSING
 from perfmodel.graph.workload import Workload
@@ -202,9 +202,12 @@ def explain_answer(
         compute_time_s=chain.single_s,
         operator_classes=explained.shares.classes(chain.single_s, cores),
         operators=explained.shares.operators(chain.single_s, most, cores),
-        roofline=roofline_of(replace(prepared.on(accelerator), accelerator=kind.held)),
+        roofline=roofline_of(prepared, kind),
         nearest=(*seen, *near_points(prepared.job, explained.nearest)),
         contributions=contributions(stages, estimate.step_time_s),
+        model_flops_utilisation=model_flops_utilisation(
+            prepared, placement, estimate.throughput.samples_per_second
+        ),
         model_version=estimate.model_version,
         warnings=estimate.warnings,
     )
@@ -270,19 +273,6 @@ def contributions(stages: Sequence[Stage], answer_s: float) -> tuple[Contributio
             )
             for before, after in pairwise(kept)
         ),
-    )
-
-
-def roofline_of(workload: Workload) -> Roofline:
-    """Return the peaks of the accelerator of a workload, as much of it as the workload may use."""
-    spec = workload.accelerator
-    peak = spec.flops_per_s(workload.precision) * device_share(spec, workload.threads)
-    return Roofline(
-        accelerator=spec.name,
-        precision=workload.precision.value,
-        peak_flops_per_s=peak,
-        memory_bytes_per_s=spec.bandwidth_bytes_per_s,
-        ridge_intensity=peak / spec.bandwidth_bytes_per_s,
     )
 
 

@@ -155,10 +155,10 @@ def draw_curve(
 
     Raises
     ------
-    UnknownAcceleratorError
-        A name that the catalogue does not hold.
+    InvalidInputError
+        A name that the catalogue does not hold, or that of a part.
     """
-    spec = core.accelerators.get(asked.accelerator)
+    spec = _whole(core, asked)
     if not prepared.is_usual:
         placements = [core.resolve(placement_of(n, asked)) for n in (1, *asked.counts)]
         answers = [answer_cell(core, prepared, placement, observed) for placement in placements]
@@ -192,6 +192,22 @@ def draw_curve(
     )
 
 
+def _whole(core: Core, asked: CurveQuestion) -> AcceleratorSpec:
+    """Look the accelerator of a curve up, which is a whole one."""
+    try:
+        spec, profile = core.accelerators.whole_and_profile(asked.accelerator)
+    except InvalidInputError as error:
+        error.pointer = "/accelerator"
+        raise
+    if profile:
+        raise InvalidInputError(
+            f"A curve is drawn for whole accelerators; {asked.accelerator!r} is the MIG slice "
+            f"{profile} of {spec.name}. A matrix answers for placements of slices.",
+            pointer="/accelerator",
+        )
+    return spec
+
+
 def _refused(
     core: Core, prepared: PreparedJob, asked: CurveQuestion, observed: ObservedJob | None
 ) -> npt.NDArray[np.bool_]:
@@ -207,10 +223,10 @@ def draw_curve_of_type(core: Core, of: ObservedJobType, asked: CurveQuestion) ->
 
     Raises
     ------
-    UnknownAcceleratorError
-        A name that the catalogue does not hold.
+    InvalidInputError
+        A name that the catalogue does not hold, or that of a part.
     """
-    spec = core.accelerators.get(asked.accelerator)
+    spec = _whole(core, asked)
     if of.own is None:
         placements = [core.resolve(placement_of(n, asked)) for n in (1, *asked.counts)]
         steps = type_steps(of, placements)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from perfmodel.client import answers
 from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator.core.core import Core
-from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
+from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.job_types.job_type_answers import VERSION
@@ -223,23 +223,13 @@ def _per_money(rate: float, placement: ResolvedPlacement, question: RankQuestion
         price = question.prices.get(kind.accelerator.name)
         if price is None:
             return None
-        total += price * _whole_accelerators(kind) / 3600.0
+        total += price * kind.whole_accelerators / 3600.0
     return rate / total if total > 0 else None
 
 
 def _per_joule(rate: float, placement: ResolvedPlacement) -> float | None:
-    limit = placement.placement.power_limit_w
-    watts = 0.0
-    for kind in placement.kinds:
-        if kind.accelerator.tdp_w is None:
-            return None
-        watts += _whole_accelerators(kind) * min(kind.accelerator.tdp_w, limit or float("inf"))
-    return rate / watts
-
-
-def _whole_accelerators(kind: Kind) -> float:
-    """Return how many whole accelerators the parts of a kind are, by their cores."""
-    return kind.count * (kind.part.sm_share if kind.part else 1.0)
+    power_w = placement.power_w
+    return None if power_w is None else rate / power_w
 
 
 def _left_out(found: Ranked, question: RankQuestion) -> str:

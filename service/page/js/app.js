@@ -25,6 +25,11 @@ async function load() {
 
 $(models ? "versions" : "asking").hidden = false;
 document.querySelector(".skip").hidden = models;
+// The fragment of the address is the question.
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  $("answer").focus();
+});
 $(models ? "to-models" : "to-questions").setAttribute("aria-current", "page");
 showState();
 const show = await load();

@@ -1,6 +1,6 @@
 // What is asked, and the panels that answer it.
 
-import { $ } from "./dom.js";
+import { $, h } from "./dom.js";
 import { fill, offer, read, replaceAccelerator, setUp } from "./asking/form.js";
 import { accuracyPanels } from "./panels/accuracy.js";
 import { answerPanel } from "./panels/answer.js";
@@ -8,12 +8,11 @@ import { comparePanel } from "./panels/compare.js";
 import { costsOfAnswer } from "./panels/costs.js";
 import { curvePanel } from "./panels/curve.js";
 import { explainPanels } from "./panels/explain.js";
-import { readPlacement } from "./asking/placement.js";
 import { clearProblems, showProblem } from "./asking/problems.js";
 import { setUpPicker } from "./asking/picker.js";
+import { readPlacements } from "./asking/read_placements.js";
 import { ask, Problem, question } from "./service/service.js";
 import { fromAddress, jobOf, toAddress } from "./asking/state.js";
-import { usualPrecision } from "./asking/usual_precision.js";
 
 const SETTLED_MS = 300;
 const PATIENCE_MS = 1500;
@@ -21,11 +20,11 @@ const PATIENCE_MS = 1500;
 const form = $("question");
 const costs = costsOfAnswer();
 const answer = answerPanel($("answer"), costs.element);
-const curve = curvePanel(adjust);
-const compare = comparePanel(adjust);
+const curve = curvePanel((change) => adjust(curve, change));
+const compare = comparePanel((change) => adjust(compare, change));
 const explain = explainPanels();
 const accuracy = accuracyPanels();
-const view = { state: fromAddress(location.search), running: null, timer: 0, catalogue: new Map(), known: null };
+const view = { state: fromAddress(location), running: null, timer: 0, answered: null, patience: 0 };
 
 const [roofline, operators, factors, nearest] = explain.elements;
 $("panels").append(compare.element, curve.element, roofline, operators, factors, nearest, ...accuracy.elements);
@@ -37,43 +36,44 @@ async function predict({ focus = false, remember = true } = {}) {
   view.running = new AbortController();
   const { signal } = view.running;
   view.state = read(form, view.state);
-  if (remember && toAddress(view.state) !== (location.search || location.pathname)) history.pushState(null, "", toAddress(view.state));
+  if (remember && toAddress(view.state) !== toAddress(fromAddress(location))) history.pushState(null, "", toAddress(view.state));
   clearProblems(form);
-  const patience = setTimeout(() => answer.patience(`${sentence(view.state, usual())}: reading a model for the first time takes some seconds.`, giveUp), PATIENCE_MS);
+  wait();
   try {
-    answer.wait(sentence(view.state, usual()));
-    // What is usual on an accelerator is known once the catalogue is.
-    await view.known;
-    signal.throwIfAborted();
-    const label = sentence(view.state, usual());
-    const { job, mistakes } = jobOf(view.state, usual());
+    const [facts] = await readPlacements([view.state.on], signal);
+    const usual = facts?.usual_precision ?? "fp32";
+    $("precision-usual").textContent = `${usual}, usual`;
+    const label = sentence(view.state, usual);
+    const { job, mistakes } = jobOf(view.state, usual);
     const request = question("POST", "v1/predict", { job, placement: view.state.on });
     const estimate = mistakes.length ? await refused(request, mistakes, signal) : await ask(request, { signal });
-    clearTimeout(patience);
+    waited();
     answer.show(estimate, label, request);
+    view.answered = { job, facts, estimate, stated: view.state.precision !== "" };
     $("panels").classList.remove("unanswered");
     document.title = `${label} – perfmodel`;
     if (focus) $("answer").focus({ preventScroll: false });
-    await elaborate(job, estimate, signal);
+    await elaborate(signal);
   } catch (error) {
     if (error.name !== "AbortError") refuse(error, focus);
-  } finally {
-    clearTimeout(patience);
   }
 }
 
-/** Return the precision that is usual on an accelerator, as a job states it: fp32 is not stated. */
-function precisionOn(name) {
-  // A slice computes as its card does.
-  const precision = usualPrecision(view.catalogue.get(folded(name?.split("/")[0])));
-  return precision === "fp32" ? undefined : precision;
+/** Show that what stands there is of another question, and after a while why. */
+function wait() {
+  waited();
+  $("panels").classList.add("waiting");
+  view.patience = setTimeout(() => {
+    const button = h("button", { type: "button", class: "plain", onclick: giveUp }, "Give up");
+    $("patience").replaceChildren("No answer yet. Reading a model for the first time takes some seconds. ", button);
+    $("patience").hidden = false;
+  }, PATIENCE_MS);
 }
 
-/** Return the precision that is usual on what is asked about. */
-function usual() {
-  const precision = precisionOn(readPlacement(view.state.on)?.accelerator) ?? "fp32";
-  $("precision-usual").textContent = `${precision}, usual`;
-  return precision;
+function waited() {
+  clearTimeout(view.patience);
+  $("patience").hidden = true;
+  $("panels").classList.remove("waiting");
 }
 
 /** Say what cannot be sent, and what the service says is wrong with the rest. */
@@ -90,28 +90,31 @@ async function refused(request, mistakes, signal) {
 
 function giveUp() {
   view.running?.abort();
+  waited();
   unanswered("It was given up.", true);
 }
 
 function unanswered(message, again) {
+  view.answered = null;
+  document.title = "perfmodel";
   answer.clear(message, again ? () => predict({ remember: false }) : null);
   for (const panel of [compare, curve, explain]) panel.clear();
   $("panels").classList.add("unanswered");
 }
 
 /** Fill the panels that need an answerable question. */
-async function elaborate(job, estimate, signal) {
-  const parts = readPlacement(view.state.on);
-  const card = view.catalogue.get(folded(parts?.accelerator));
-  const explained = explain.ask(job, view.state.on, signal);
+async function elaborate(signal) {
+  const { answered, state } = view;
+  const explained = explain.ask(answered.job, state.on, signal);
   await Promise.all([
-    compare.ask(job, comparable(parts), view.state, precisionOn, signal),
-    curve.ask(job, comparable(parts), view.state, signal),
-    costs.ask({ estimate, explained, parts, card }, signal),
+    compare.ask(answered, state, signal),
+    curve.ask(answered, state, signal),
+    costs.ask(answered, explained, signal),
   ]);
 }
 
 function refuse(error, focus) {
+  waited();
   if (!(error instanceof Problem)) throw error;
   const field = showProblem(form, error, repair);
   unanswered(field ? "The question cannot be answered as it is; see what is marked." : "There is no answer.", !field);
@@ -126,21 +129,11 @@ function repair(field, name) {
   predict();
 }
 
-/** Change what single pictures show, and keep it in the address. */
-function adjust(fields) {
-  Object.assign(view.state, fields);
+/** Change what a single picture shows, and keep it in the address. */
+function adjust(panel, change) {
+  Object.assign(view.state, change(view.state));
   history.replaceState(null, "", toAddress(view.state));
-  const { job, mistakes } = jobOf(view.state, usual());
-  if (mistakes.length) return;
-  const parts = readPlacement(view.state.on);
-  if ("versus" in fields) compare.ask(job, comparable(parts), view.state, precisionOn, view.running?.signal);
-  else curve.ask(job, comparable(parts), view.state, view.running?.signal);
-}
-
-/** Return the parts of a placement whose accelerator is one: a host that has a name holds several. */
-function comparable(parts) {
-  const known = !view.catalogue.size || view.catalogue.has(folded(parts?.accelerator)) || !/xlarge|metal|gpu|standard|^nd|[dh]gx|nvl|^v\d/i.test(parts?.accelerator);
-  return known ? parts : null;
+  if (view.answered) panel.ask(view.answered, view.state, view.running.signal);
 }
 
 function sentence({ model, mode, batch, precision, on }, usually) {
@@ -152,12 +145,6 @@ function sentence({ model, mode, batch, precision, on }, usually) {
 async function introduce() {
   const { accelerators } = await ask(question("GET", "v1/accelerators"));
   offer("accelerators", accelerators.map(({ name }) => name));
-  view.catalogue = new Map(accelerators.flatMap((one) => [one.name, ...one.aliases].map((name) => [folded(name), one])));
-}
-
-/** Return a name without case and separators, as the service compares names. */
-function folded(name = "") {
-  return name.toLowerCase().replace(/[^0-9a-z+]/g, "");
 }
 
 setUp(form);
@@ -176,7 +163,7 @@ form.addEventListener("change", () => {
   view.timer = setTimeout(predict, SETTLED_MS);
 });
 addEventListener("popstate", () => {
-  view.state = fromAddress(location.search);
+  view.state = fromAddress(location);
   fill(form, view.state);
   predict({ remember: false });
 });
@@ -184,7 +171,7 @@ addEventListener("popstate", () => {
 /** Ask what the form says, and all that the page shows beside it. */
 export function showQuestions() {
   // What is wrong is said where the question is answered.
-  view.known = introduce().catch(() => {});
+  introduce().catch(() => {});
   predict({ remember: false });
   accuracy.load();
 }

@@ -38,6 +38,8 @@ def test_a_curve_doubles_unless_told(client: TestClient) -> None:
         ({"accelerators_per_host": 0}, "/accelerators_per_host"),
         ({"counts": [1, 2], "most": "4"}, "/most"),
         ({"placement": "A10"}, "/placement"),
+        ({"accelerator": "A5000000"}, "/accelerator"),
+        ({"accelerator": "A100-SXM4-80GB/3g.40gb"}, "/accelerator"),
     ],
 )
 def test_a_bad_curve_is_pointed_at(
@@ -47,6 +49,13 @@ def test_a_bad_curve_is_pointed_at(
     answer = client.post("/v1/curve", json=body)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["pointer"].startswith(pointer)
+
+
+def test_a_curve_of_slices_is_sent_to_what_answers_for_them(client: TestClient) -> None:
+    body = {"job": JOB, "accelerator": "A100-SXM4-80GB/3g.40gb"}
+    said = client.post("/v1/curve", json=body).json()["detail"]
+    # Of a fraction a curve knows nothing.
+    assert "whole accelerators" in said and "fraction" not in said
 
 
 def test_placements_are_ranked_by_what_they_cost(client: TestClient) -> None:

@@ -10,6 +10,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from asking import Service
@@ -129,8 +130,17 @@ def test_accelerators_are_compared_and_priced(shown: Shown, service: Service) ->
     tab.write("L4")
     tab.press("Enter")
     tab.wait("document.querySelector('#compare .canvas svg').textContent.includes('L4')")
-    assert "versus=T4,H100-SXM5-80GB" not in tab.run("location.search")
-    assert tab.run("location.search").endswith("T4,H100-SXM5-80GB,L4")
+    assert tab.run("location.hash").endswith("versus=T4,H100-SXM5-80GB,L4")
+    # What is written by another name is the same accelerator, and one cross takes it away.
+    tab.click("#versus")
+    tab.write("H100")
+    tab.press("Enter")
+    tab.wait("location.hash.endsWith(',H100')")
+    tab.wait("!document.querySelector('.waiting')")
+    names = "[...document.querySelectorAll('#prices tbody td:first-child')].map((e) => e.innerText)"
+    assert sorted(tab.run(names)) == ["A100-SXM4-80GB", "H100-SXM5-80GB", "L4", "T4"]
+    tab.click("[aria-label='Leave H100-SXM5-80GB out']")
+    tab.wait("location.hash.endsWith('versus=T4,L4')")
     tab.run("sessionStorage.clear()")
 
 
@@ -224,6 +234,9 @@ def test_what_was_observed_stands_against_what_was_predicted(
         percent = group["mape"] * 100
         assert f"{percent:.0f} %" in summary or f"{percent:.1f} %" in summary
     assert tab.run("document.querySelectorAll('#errors svg .dot').length") == 3
+    # Whoever reads a time is told whose clock it is of.
+    assert "UTC" in tab.run("document.querySelector('#errors svg').textContent")
+    assert all(row["time"].endswith("+00:00") for row in rows)
 
 
 def test_pictures_are_whole_without_the_page(shown: Shown) -> None:
@@ -260,8 +273,8 @@ def test_the_address_holds_the_question(shown: Shown, tab: Tab) -> None:
     tab.click("#batch")
     tab.write("16")
     tab.press("Tab")
-    tab.wait("location.search.includes('batch=16')")
-    assert "mode=inference" in tab.run("location.search")
+    tab.wait("location.hash.includes('batch=16')")
+    assert "mode=inference" in tab.run("location.hash")
     tab.wait("document.querySelector('.asked').innerText.includes('batch 16')")
     tab.run("history.back()")
     tab.wait("document.querySelector('.asked').innerText.includes('batch 8')")
@@ -306,11 +319,24 @@ def test_fields_follow_what_people_write(
         assert tab.run("document.querySelector('#precision-usual').innerText").startswith("amp_")
 
 
-def test_a_host_with_a_name_is_not_compared_with_single_cards(tab: Tab, service: Service) -> None:
-    tab.open(f"{service.url}/?on=p4d.24xlarge")
-    for picture in ("compare", "curve"):
-        assert "one kind" in tab.wait(f"document.querySelector('#{picture} .note')?.innerText")
-    assert tab.text("#throughput")
+@pytest.mark.parametrize(
+    ("written", "row", "count", "precision"),
+    [
+        ("p4d.24xlarge", "A100-SXM4-40GB", 8, "amp_bf16"),
+        ("Xeon Platinum 8480+", "Xeon-Platinum-8480-Plus", 1, "fp32"),
+        ("2x(4xT4)@100gbit, 20us", "T4", 8, "amp_fp16"),
+    ],
+)
+def test_whatever_the_service_reads_is_compared_and_drawn(
+    shown: Shown, written: str, row: str, count: int, precision: str
+) -> None:
+    tab = shown(f"?on={quote(written)}&versus=L4")
+    rows = {one["accelerator"]: int(one["count"]) for one in rows_of(save(tab, "compare", "csv"))}
+    assert rows == {row: count, "L4": count}
+    assert f"batch 64, {precision}, on" in tab.text(".asked")
+    (kind,) = rows_of(save(tab, "curve", "csv"))[:1]
+    assert kind["count"] == "1"
+    assert body_of(tab, "curve")["accelerator"] == row
 
 
 def test_all_of_it_goes_by_keyboard(shown: Shown) -> None:

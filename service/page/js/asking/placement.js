@@ -29,14 +29,3 @@ export function writePlacement({ accelerator, count, hosts, link = "", network =
   const all = hosts === "1" || hosts === "" ? host : `${hosts}x(${host})`;
   return [network ? `${all}@${network}` : all, options].filter(Boolean).join(" ");
 }
-
-/** Return how many accelerators parts say; null where they are no numbers. */
-export function countOf(parts) {
-  const count = Number(parts.count) * Number(parts.hosts);
-  return Number.isInteger(count) && count > 0 ? count : null;
-}
-
-/** Put another accelerator in place of the one that a placement has; its own link stays behind. */
-export function withAccelerator(parts, accelerator) {
-  return writePlacement({ ...parts, accelerator, link: "" });
-}

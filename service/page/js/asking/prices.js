@@ -33,18 +33,25 @@ export function priceOf(accelerator) {
   return { per_hour: price?.currency === currency ? price.per_hour : null, currency };
 }
 
-/** Set a price for this tab; an empty text takes it back, nonsense is left out. */
+/** Set a price for this tab; an empty text takes it back. Tells whether the text is one of the two. */
 export function setPrice(accelerator, text) {
   const prices = typed();
-  const value = Number(text.replace(",", "."));
-  if (text.trim() === "") delete prices[accelerator];
-  else if (value > 0 && Number.isFinite(value)) prices[accelerator] = value;
+  const stated = text.trim();
+  // A comma parts thousands for some and digits after the point for others.
+  if (stated !== "" && !(/^\d*\.?\d+$/.test(stated) && Number(stated) > 0)) return false;
+  if (stated === "") delete prices[accelerator];
+  else prices[accelerator] = Number(stated);
   sessionStorage.setItem(PLACE, JSON.stringify(prices));
   dispatchEvent(new Event("perfmodel-prices"));
+  return true;
 }
 
-/** Return what a million samples cost: accelerators x price / (samples in an hour) x 1e6. */
-export function costOfMillion({ per_hour, count, samples_per_second }) {
-  if (!per_hour || !count || !samples_per_second) return null;
-  return ((count * per_hour) / (3600 * samples_per_second)) * 1e6;
+/** Return what a million samples cost on accelerators of some kinds; null where a price is not known. */
+export function costOfMillion(kinds, samples_per_second) {
+  const prices = kinds.map(({ accelerator, whole_accelerators: whole }) => {
+    const { per_hour } = priceOf(accelerator);
+    return per_hour && whole * per_hour;
+  });
+  if (!prices.length || prices.some((price) => !price) || !samples_per_second) return null;
+  return (prices.reduce((sum, price) => sum + price, 0) / (3600 * samples_per_second)) * 1e6;
 }

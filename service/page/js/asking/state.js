@@ -26,20 +26,19 @@ export const DEFAULTS = {
 /** A graph that was registered, in place of a name. */
 const GRAPH = /^[0-9a-f]{32}$/;
 
-/** Read the address of the page. */
-export function fromAddress(search) {
-  const stated = new URLSearchParams(search);
+/** Read the address of the page: its fragment, and what links of before state in their query. */
+export function fromAddress({ search, hash }) {
+  const [stated, before] = [new URLSearchParams(hash.slice(1)), new URLSearchParams(search)];
   return Object.fromEntries(
-    Object.entries(DEFAULTS).map(([name, usual]) => [name, stated.get(name) ?? usual]));
+    Object.entries(DEFAULTS).map(([name, usual]) => [name, stated.get(name) ?? before.get(name) ?? usual]));
 }
 
-/** Write what differs from the usual as an address. */
+/** Write what differs from the usual as an address; no server has to read the fragment. */
 export function toAddress(state) {
   const changed = Object.entries(state).filter(([name, value]) => value !== DEFAULTS[name]);
-  const always = changed.length ? changed : [];
-  // Slashes, commas and brackets may stand in a query; so written they can be read.
-  const text = new URLSearchParams(always).toString().replace(/%(2F|2C|40|28|29|5B|5D|3A)/g, decodeURIComponent);
-  return text ? `?${text}` : location.pathname;
+  // Slashes, commas and brackets may stand in a fragment; so written they can be read.
+  const text = new URLSearchParams(changed).toString().replace(/%(2F|2C|40|28|29|5B|5D|3A)/g, decodeURIComponent);
+  return text ? `${location.pathname}#${text}` : location.pathname;
 }
 
 /**

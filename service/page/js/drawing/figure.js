@@ -9,12 +9,14 @@ import { readable } from "./pointing.js";
  * Make a frame.
  *
  * `show` takes `draw(width)`, which returns `{svg, marks}`; `table`, `{columns: [{key, label,
- * write}], rows}`; `request`; and a `caption`. The picture is drawn anew for another width.
+ * write}], rows}`; `request`; a `caption`; and `warnings` of the answer. The picture is drawn anew
+ * for another width.
  */
 export function figure({ name, title, about = "", whole = false }) {
   const canvas = h("div", { class: "canvas" });
   const body = h("div", { class: "body" }, canvas);
   const caption = h("p", { class: "caption" });
+  const warnings = h("div");
   const controls = h("div", { class: "controls" });
   const numbers = fold("Numbers");
   const request = fold("Request");
@@ -23,7 +25,7 @@ export function figure({ name, title, about = "", whole = false }) {
   const element = h("section", { class: `card figure${whole ? " whole" : ""}`, id: name, "aria-labelledby": `${name}-title` },
     h("header", {}, h("h2", { id: `${name}-title` }, title), h("div", { class: "tools" }, asSvg, asCsv)),
     about ? h("p", { class: "about" }, about) : null,
-    controls, body, caption,
+    controls, body, caption, warnings,
     h("div", { class: "below" }, numbers.element, request.element));
   const view = { shown: null, svg: null, width: 0 };
 
@@ -44,6 +46,7 @@ export function figure({ name, title, about = "", whole = false }) {
     for (const button of [asSvg, asCsv]) button.disabled = true;
     for (const part of [numbers, request]) part.clear();
     caption.textContent = "";
+    warnings.replaceChildren();
     canvas.replaceChildren(...(message ? [h("p", { class: kind }, message)] : []));
     canvas.classList.remove("waiting");
   }
@@ -71,6 +74,7 @@ export function figure({ name, title, about = "", whole = false }) {
       Object.assign(view, { shown, svg: null });
       canvas.classList.remove("waiting");
       caption.textContent = shown.caption ?? "";
+      warnings.replaceChildren(...warningList(shown.warnings ?? []));
       numbers.fill(() => tableOf(shown.table, title));
       request.fill(() => curlBox(shown.request));
       for (const button of [asSvg, asCsv]) button.disabled = false;
@@ -101,6 +105,11 @@ function fold(label) {
       inside.replaceChildren();
     },
   };
+}
+
+/** List what is said of an answer; nothing where nothing is. */
+export function warningList(texts) {
+  return texts.length ? [h("ul", { class: "warnings", "aria-label": "Warnings" }, texts.map((text) => h("li", {}, text)))] : [];
 }
 
 /** Show rows as a table; each column says how its values are written. */

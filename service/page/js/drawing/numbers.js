@@ -55,8 +55,8 @@ export function money(value, currency) {
   return isNumber(value) ? `${Number(value.toPrecision(3))} ${currency}` : NONE;
 }
 
-/** Write a date and time of the caller's clock. */
+/** Write a date and time, UTC. */
 export function moment(iso) {
   const date = new Date(iso);
-  return Number.isNaN(date.valueOf()) ? String(iso) : date.toISOString().slice(0, 16).replace("T", " ");
+  return Number.isNaN(date.valueOf()) ? String(iso) : `${date.toISOString().slice(0, 16).replace("T", " ")} UTC`;
 }

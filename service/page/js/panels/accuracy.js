@@ -5,7 +5,7 @@ import { figure, tableOf } from "../drawing/figure.js";
 import { legend } from "../drawing/legend.js";
 import { moment, number, prefixed, share, time } from "../drawing/numbers.js";
 import { decades, linear, logarithmic, spaced, widthOf } from "../drawing/scale.js";
-import { ask, question } from "../service/service.js";
+import { ask, onlyTheLast, question } from "../service/service.js";
 
 const LIMIT = 500;
 const NOTHING = "Nothing was observed yet. Steps that are sent to POST /v1/observations are compared here with what was predicted of them.";
@@ -19,7 +19,8 @@ export function accuracyPanels() {
   const summary = h("div");
   scatter.controls.append(h("div", { class: "field" }, h("label", { for: "accuracy-accelerator" }, "Accelerator"), only), more);
   errors.element.insertBefore(summary, errors.element.querySelector(".below"));
-  let shown = { points: [], next: null };
+  const next = onlyTheLast();
+  let shown = { points: [], left_out: 0, next: null };
 
   function path(cursor) {
     const query = new URLSearchParams({ limit: LIMIT });
@@ -30,31 +31,34 @@ export function accuracyPanels() {
 
   async function load(cursor = null) {
     const request = question("GET", path(cursor));
+    const signal = next();
     for (const frame of [scatter, errors]) frame.wait();
     try {
-      const answer = await ask(request);
-      shown = { request, points: [...(cursor ? shown.points : []), ...answer.points], next: answer.next };
+      const answer = await ask(request, { signal });
+      const before = cursor ? shown : { points: [], left_out: 0 };
+      shown = { request, points: [...before.points, ...answer.points], left_out: before.left_out + answer.left_out, next: answer.next };
       present();
     } catch (problem) {
+      if (problem.name === "AbortError") return;
       summary.replaceChildren();
       for (const frame of [scatter, errors]) frame.fail(problem);
     }
   }
 
   function present() {
-    const { request, points } = shown;
+    const { request, points, left_out } = shown;
     const usable = points.filter((p) => p.measured_s > 0 && p.predicted_s > 0);
     const groups = summarised(usable);
     if (!only.value) choices(only, groups);
     more.hidden = !shown.next;
     summary.replaceChildren();
     if (!usable.length) {
-      for (const frame of [scatter, errors]) frame.note(NOTHING);
+      for (const frame of [scatter, errors]) frame.note(without(shown));
       return;
     }
     const colour = colours(groups);
     const table = pointTable(usable);
-    scatter.show({ draw: (width) => drawScatter(usable, colour, width), table, request });
+    scatter.show({ draw: (width) => drawScatter(usable, colour, width), table, request, caption: leftOut(left_out) });
     errors.show({ draw: (width) => drawErrors(usable, colour, width), table, request, caption: "Above 1 the step was faster than predicted. Shaded: 10 % to either side." });
     summary.replaceChildren(tableOf(summaryTable(groups), "Error by accelerator"));
   }
@@ -62,6 +66,16 @@ export function accuracyPanels() {
   only.addEventListener("change", () => load());
   more.addEventListener("click", () => load(shown.next));
   return { elements: [scatter.element, errors.element], load };
+}
+
+/** Say why there is nothing to compare. */
+function without({ left_out, next }) {
+  if (left_out) return leftOut(left_out);
+  return next ? "None of the latest observations can be compared; older ones may be." : NOTHING;
+}
+
+function leftOut(count) {
+  return count ? `${number(count)} ${count === 1 ? "observation" : "observations"} cannot be compared: nothing predicts the job without what was observed of it, or not now.` : "";
 }
 
 /** Sum up all that is shown: the mean of |predicted / measured - 1|, and how many intervals held. */

@@ -1,7 +1,7 @@
 // The answer in figures: throughput with its interval, the parts of a step, memory, and grounds.
 
 import { h, redraw, s, say } from "../dom.js";
-import { figure } from "../drawing/figure.js";
+import { figure, warningList } from "../drawing/figure.js";
 import { bytes, number, share, time } from "../drawing/numbers.js";
 import { linear } from "../drawing/scale.js";
 
@@ -33,32 +33,22 @@ export function answerPanel(element, beside) {
   element.append(text, beside, parts, warnings);
 
   return {
-    wait(label) {
-      for (const part of [text, parts]) part.classList.add("waiting");
-      if (!text.hasChildNodes()) text.append(h("p", { class: "asked" }, label));
-    },
-    /** Say why it takes long, and let it be given up. */
-    patience(words, giveUp) {
-      text.querySelector(".asked")?.replaceChildren(words, " ", h("button", { type: "button", class: "plain", onclick: giveUp }, "Give up"));
-    },
     /** Show no answer; `again`, where there is one, asks the same once more. */
     clear(message, again = null) {
       const button = again && h("button", { type: "button", class: "small", id: "again", onclick: again }, "Ask again");
       redraw(text, h("p", { class: "note" }, message), button && h("p", { class: "row" }, button));
-      for (const part of [text, parts]) part.classList.remove("waiting");
       warnings.replaceChildren();
       parts.hidden = true;
       beside.hidden = true;
     },
     show(estimate, label, request) {
-      for (const part of [text, parts]) part.classList.remove("waiting");
       parts.hidden = false;
       beside.hidden = false;
       text.replaceChildren(...headline(estimate, label));
       step.show({ draw: (width) => drawStep(estimate, width), table: stepTable(estimate), request });
       memory.show({ draw: (width) => drawMemory(estimate.memory, width), table: memoryTable(estimate.memory), request, caption: memoryWords(estimate.memory) });
       grounds.replaceChildren(h("h3", {}, "What it rests on"), groundsOf(estimate));
-      warnings.replaceChildren(...warningsOf(estimate));
+      warnings.replaceChildren(...warningList(warningsOf(estimate)));
       say(`${number(estimate.throughput.samples_per_second)} samples per second.`);
     },
   };
@@ -169,6 +159,5 @@ function groundsOf({ basis, out_of_distribution, nearest, model_version, unprice
 }
 
 function warningsOf({ warnings, neighbours }) {
-  const all = [...warnings, ...(neighbours ?? []).map(({ name, slowdown }) => `${name} on the same accelerators takes ${number(slowdown)} times as long.`)];
-  return all.length ? [h("ul", { class: "warnings", "aria-label": "Warnings" }, all.map((text) => h("li", {}, text)))] : [];
+  return [...warnings, ...(neighbours ?? []).map(({ name, slowdown }) => `${name} on the same accelerators takes ${number(slowdown)} times as long.`)];
 }

@@ -1,14 +1,14 @@
 // One job on many accelerators: throughput, and what a million samples cost.
 
 import { drawBars } from "../drawing/bars.js";
-import { h, redraw } from "../dom.js";
+import { h, redraw, say } from "../dom.js";
 import { figure } from "../drawing/figure.js";
 import { bytes, money, number, time } from "../drawing/numbers.js";
-import { countOf, withAccelerator } from "../asking/placement.js";
 import { costOfMillion, loadPrices, priceOf, setPrice } from "../asking/prices.js";
-import { ask, question } from "../service/service.js";
+import { countOf, onlyAccelerator, readPlacements, withAccelerator } from "../asking/read_placements.js";
+import { ask, onlyTheLast, question } from "../service/service.js";
 
-/** Make the panel; `changed` is called with fields of the address that its controls set. */
+/** Make the panel; `changed` is called with what makes fields of the address from those before. */
 export function comparePanel(changed) {
   const frame = figure({
     name: "compare", title: "Accelerators", whole: true,
@@ -21,35 +21,39 @@ export function comparePanel(changed) {
   frame.controls.append(by, adding);
   const priced = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Accelerators with their prices" });
   frame.beside(priced);
+  const next = onlyTheLast();
   let shown = null;
   by.addEventListener("change", () => shown && present());
 
   function add() {
     const name = more.value.trim();
     more.value = "";
-    if (name && shown && !shown.names.includes(name)) changed({ versus: [...shown.names, name].join(",") });
+    if (name) changed(({ versus }) => ({ versus: [...listed(versus), name].join(",") }));
   }
 
   function present() {
-    const { rows, request } = shown;
+    const { rows, request, warnings } = shown;
     for (const row of rows) {
-      Object.assign(row, priceOf(row.accelerator));
-      row.cost_per_million_samples = costOfMillion(row);
+      Object.assign(row, priceOf(row.priced));
+      row.cost_per_million_samples = costOfMillion(row.kinds, row.samples_per_second);
     }
     const cost = by.querySelector(":checked").value === "cost";
     const sorted = order(rows, cost);
-    frame.show({ draw: (width) => drawBars(sorted.map((row) => barOf(row, cost, bestGrade(rows))), width), table: tableOf(sorted), request, caption: caption(sorted, cost) });
+    frame.show({ draw: (width) => drawBars(sorted.map((row) => barOf(row, cost)), width), table: tableOf(sorted), request, caption: caption(sorted, cost), warnings });
     redraw(priced, priceTable(sorted, reprice, remove));
   }
 
-  function reprice(name, value) {
-    setPrice(name, value);
+  function reprice(name, field) {
+    const taken = setPrice(name, field.value);
+    field.setAttribute("aria-invalid", String(!taken));
+    field.title = taken ? "" : "A price is a number above 0, such as 1200.5.";
+    if (!taken) return say(field.title);
     present();
-    priced.querySelector(`[data-price="${CSS.escape(name)}"]`)?.focus();
+    return priced.querySelector(`[data-price="${CSS.escape(name)}"]`)?.focus();
   }
 
-  function remove(name) {
-    changed({ versus: shown.names.filter((other) => other !== name).join(",") });
+  function remove(written) {
+    changed(({ versus }) => ({ versus: listed(versus).filter((name) => !written.includes(name)).join(",") }));
   }
 
   return {
@@ -59,19 +63,29 @@ export function comparePanel(changed) {
       priced.replaceChildren();
       frame.clear();
     },
-    /** Ask; `precisionOf(name)` says what a job without a precision of its own is computed in there. */
-    async ask(job, parts, state, precisionOf, signal) {
-      if (parts === null) return this.clear() ?? frame.note("A comparison is made for one kind of accelerator.");
-      const names = chosen(state.versus, parts.accelerator);
-      const each = names.map((name) => (state.precision ? job.precision : precisionOf(name)));
-      const precisions = [...new Set(each)];
-      const { precision: _, ...plain } = job;
-      const jobs = precisions.map((precision) => (precision ? { ...plain, precision } : plain));
-      const request = question("POST", "v1/matrix", { jobs, placements: names.map((name) => withAccelerator(parts, name)) });
+    async ask({ job, facts, stated }, { versus }, running) {
+      const signal = next(running);
+      const asked = onlyAccelerator(facts);
+      if (asked === null) return this.clear() ?? frame.note("A comparison is made for one kind of accelerator.");
+      const names = [asked, ...listed(versus)];
+      const placements = names.map((name) => withAccelerator(facts, name));
       frame.wait();
       try {
-        const [answer] = await Promise.all([ask(request, { signal }), loadPrices()]);
-        shown = { names, request, rows: rowsOf(answer, names, parts, each.map((one) => precisions.indexOf(one)), each) };
+        const [read] = await Promise.all([readPlacements(placements, signal), loadPrices()]);
+        const columns = columnsOf(names, placements, read, stated ? job.precision ?? "fp32" : null);
+        // A question for each precision: an answer warns of nothing that is not shown.
+        const { precision: _, ...plain } = job;
+        const groups = [...Map.groupBy(columns, ({ precision }) => precision)].map(([precision, own]) => ({
+          own, request: question("POST", "v1/matrix", {
+            jobs: [precision === "fp32" ? plain : { ...plain, precision }], placements: own.map(({ placement }) => placement),
+          }),
+        }));
+        const answers = await Promise.all(groups.map(({ request }) => ask(request, { signal })));
+        shown = {
+          request: groups.map(({ request }) => request),
+          rows: groups.flatMap(({ own }, group) => own.map((column, i) => rowOf(answers[group], column, i))),
+          warnings: [...new Set([...read, ...answers].flatMap((one) => one?.warnings ?? []))],
+        };
       } catch (problem) {
         if (problem.name === "AbortError") return undefined;
         this.clear();
@@ -82,33 +96,39 @@ export function comparePanel(changed) {
   };
 }
 
-function chosen(text, asked) {
-  const names = text.split(",").map((name) => name.trim()).filter(Boolean);
-  return names.includes(asked) ? names : [asked, ...names];
+function listed(versus) {
+  return [...new Set(versus.split(",").map((name) => name.trim()).filter(Boolean))];
 }
 
-/** Return a row an accelerator, of the job in the precision that it is computed in there. */
-function rowsOf(answer, names, parts, jobs, each) {
-  const of = (column, i) => answer[column][jobs[i]][i];
+/** Return each accelerator once, by whatever names it was written; the one that was asked is first. */
+function columnsOf(names, placements, read, stated) {
+  const columns = new Map();
+  names.forEach((name, i) => {
+    const facts = read[i];
+    const accelerator = facts?.placement.nodes[0].accelerator ?? name;
+    const kinds = facts?.kinds ?? [];
+    const column = columns.get(accelerator) ?? {
+      accelerator, kinds, written: [], asked: i === 0, placement: facts?.text ?? placements[i],
+      count: facts ? countOf(facts) : null, priced: kinds[0]?.accelerator ?? name,
+      precision: stated ?? facts?.usual_precision ?? "fp32",
+    };
+    column.written.push(name);
+    columns.set(accelerator, column);
+  });
+  return [...columns.values()];
+}
+
+/** Return the row of an accelerator, of the job in the precision that it is computed in there. */
+function rowOf(answer, column, i) {
   const unseen = new Set(answer.warnings.map((text) => UNSEEN.exec(text)?.[1]));
-  const error = (i) => answer.errors.find(({ job, placement }) => (job === null || job === jobs[i]) && (placement === null || placement === i));
-  return names.map((accelerator, i) => ({
-    accelerator,
-    asked: accelerator === parts.accelerator,
-    count: countOf(parts),
-    precision: each[i] ?? "fp32",
-    samples_per_second: of("samples_per_second", i),
-    low: of("low", i),
-    high: of("high", i),
-    step_time_s: of("step_time_s", i),
-    compute_time_s: of("compute_time_s", i),
-    sync_time_s: of("sync_time_s", i),
-    peak_bytes: of("peak_bytes", i),
-    fits: of("fits", i),
-    basis: of("basis", i),
-    unseen: unseen.has(accelerator),
-    error: error(i)?.detail ?? "",
-  }));
+  const error = answer.errors.find(({ placement }) => placement === null || placement === i);
+  const numbers = ["samples_per_second", "low", "high", "step_time_s", "compute_time_s", "sync_time_s", "peak_bytes", "fits", "basis"];
+  return {
+    ...column,
+    ...Object.fromEntries(numbers.map((name) => [name, answer[name][0][i]])),
+    unseen: unseen.has(column.priced),
+    error: error?.detail ?? "",
+  };
 }
 
 /** What the service says of an accelerator of which its model saw nothing. */
@@ -127,12 +147,6 @@ function grade(row) {
   return rests(row) ? 2 : row.unseen ? 0 : 1;
 }
 
-/** Return the best grade that an answer has where others have less; null where all are alike. */
-function bestGrade(rows) {
-  const grades = rows.filter((row) => !row.error).map(grade);
-  return new Set(grades).size > 1 ? Math.max(...grades) : null;
-}
-
 /**
  * Best first of what was measured, then best first of what nobody measured, where both are there;
  * what has no answer, does not fit or has no price comes last.
@@ -143,9 +157,9 @@ function order(rows, cost) {
   return [...rows].sort((a, b) => fits(b) - fits(a) || grade(b) - grade(a) || (rank(b) > rank(a) ? 1 : rank(b) < rank(a) ? -1 : 0));
 }
 
-function barOf(row, cost, best) {
+function barOf(row, cost) {
   const { accelerator: name, samples_per_second: rate, low, high, fits, error, currency } = row;
-  const colour = `${row.asked ? "asked" : "bar"}${best !== null && grade(row) < best ? " guessed" : ""}`;
+  const colour = `${row.asked ? "asked" : "bar"}${rests(row) ? "" : " guessed"}`;
   const words = [name, error || `${number(rate)} samples/s, ${number(low)} to ${number(high)}`];
   if (!error) words.push(row.precision, row.basis);
   if (fits === false) words.push("does not fit");
@@ -159,21 +173,26 @@ function barOf(row, cost, best) {
   if (row.cost_per_million_samples === null) return { name, value: null, label: "no price", text };
   return {
     name, value: row.cost_per_million_samples, colour, lacks, text, label: price + suffix,
-    low: costOfMillion({ ...row, samples_per_second: high }), high: costOfMillion({ ...row, samples_per_second: low }),
+    low: costOfMillion(row.kinds, high), high: costOfMillion(row.kinds, low),
   };
 }
+
+/** Among what the best one is the best, by its grade, where others have less. */
+const AMONG = ["", ", of accelerators that steps were learned from", ", of what was measured"];
 
 function caption(rows, cost) {
   const best = rows[0];
   const wrong = [...new Set(rows.map(({ error }) => error).filter(Boolean))];
   if (wrong.length) return wrong.join(" ");
   if (best.fits === false) return "It fits on none of them.";
-  const both = bestGrade(rows) !== null;
-  const words = both ? " Pale: beyond what was measured; these stand below the others." : "";
+  const answered = rows.filter((row) => !row.error);
+  const pale = answered.some((row) => !rests(row));
+  const words = pale ? ` Pale: beyond what was measured${rests(best) ? "; these stand below the others" : ""}.` : "";
+  const among = answered.some((row) => grade(row) < grade(best)) ? AMONG[grade(best)] : "";
   const several = new Set(rows.map(({ precision }) => precision)).size > 1;
   const own = several ? " Each in the precision that is usual on it." : "";
-  if (!cost) return `Bars: samples/s, with the interval of each. Most: ${best.accelerator}${both ? ", of what was measured" : ""}.${words}${own}`;
-  return best.cost_per_million_samples === null ? "Enter what an hour of an accelerator costs." : `Bars: price of a million samples, with its interval. Least: ${best.accelerator}.${words}${own}`;
+  if (!cost) return `Bars: samples/s, with the interval of each. Most: ${best.accelerator}${among}.${words}${own}`;
+  return best.cost_per_million_samples === null ? "Enter what an hour of an accelerator costs." : `Bars: price of a million samples, with its interval. Least: ${best.accelerator}${among}.${words}${own}`;
 }
 
 function tableOf(rows) {
@@ -211,12 +230,12 @@ function priceTable(rows, reprice, remove) {
     h("td", {}, row.accelerator),
     h("td", { class: "text" }, row.error ? "–" : h("span", { class: `chip ${rests(row) ? "" : "quiet"}` }, row.basis)),
     h("td", {}, h("input", {
-      value: row.per_hour ?? "", inputmode: "decimal", autocomplete: "off", "data-price": row.accelerator,
-      "aria-label": `Price of an hour of ${row.accelerator}`,
-      onchange: (event) => reprice(row.accelerator, event.target.value),
+      value: row.per_hour ?? "", inputmode: "decimal", autocomplete: "off", "data-price": row.priced,
+      "aria-label": `Price of an hour of ${row.priced}`,
+      onchange: (event) => reprice(row.priced, event.target),
     })),
     h("td", {}, row.cost_per_million_samples === null ? "–" : number(Number(row.cost_per_million_samples.toPrecision(3)))),
-    h("td", {}, row.asked ? null : h("button", { type: "button", class: "plain", "aria-label": `Leave ${row.accelerator} out`, onclick: () => remove(row.accelerator) }, "✕"))));
+    h("td", {}, row.asked ? null : h("button", { type: "button", class: "plain", "aria-label": `Leave ${row.accelerator} out`, onclick: () => remove(row.written) }, "✕"))));
   return h("table", { id: "prices" },
     h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head || h("span", { class: "visually-hidden" }, "Leave out"))))), h("tbody", {}, body));
 }

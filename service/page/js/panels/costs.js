@@ -2,8 +2,7 @@
 
 import { h, redraw } from "../dom.js";
 import { money, prefixed, share } from "../drawing/numbers.js";
-import { countOf } from "../asking/placement.js";
-import { costOfMillion, loadPrices, priceOf } from "../asking/prices.js";
+import { costOfMillion, currencyInUse, loadPrices } from "../asking/prices.js";
 
 const MILLION = 1e6;
 const JOULES_OF_WH = 3600;
@@ -14,39 +13,36 @@ export function costsOfAnswer() {
   let shown = null;
 
   function present() {
-    const { estimate, explanation, parts, card } = shown;
-    const facts = [utilisation(estimate, explanation), ...prices(estimate, parts, card), energy(estimate, parts, card)];
-    redraw(element, facts.filter(Boolean).map(([name, value, about]) => h("div", { title: about }, h("dt", {}, name), h("dd", {}, value))));
+    const { estimate, explanation, facts } = shown;
+    const all = [utilisation(explanation), ...prices(estimate, facts), energy(estimate, facts)];
+    redraw(element, all.filter(Boolean).map(([name, value, about]) => h("div", { title: about }, h("dt", {}, name), h("dd", {}, value))));
   }
 
   // A price that is typed beside the accelerators counts here as well.
   addEventListener("perfmodel-prices", () => shown && present());
   return {
     element,
-    async ask({ estimate, explained, parts, card }, signal) {
+    async ask({ estimate, facts }, explained, signal) {
+      element.classList.add("waiting");
       const [explanation] = await Promise.all([explained, loadPrices()]);
       if (signal.aborted) return;
-      shown = { estimate, explanation, parts, card };
+      element.classList.remove("waiting");
+      shown = { estimate, explanation, facts };
       present();
     },
   };
 }
 
-/** Model FLOP utilisation: arithmetic of one replica's step over the peak of its accelerator. */
-function utilisation({ step_time_s }, explanation) {
-  if (!explanation || !(step_time_s > 0)) return null;
-  const flops = explanation.operator_classes.reduce((sum, one) => sum + one.flops, 0);
-  const used = flops / (step_time_s * explanation.roofline.peak_flops_per_s);
-  if (!(flops > 0)) return null;
-  return ["MFU", share(used), `${prefixed(flops / step_time_s, "FLOP/s")} of ${prefixed(explanation.roofline.peak_flops_per_s, "FLOP/s")} on each accelerator`];
+function utilisation(explanation) {
+  const used = explanation?.model_flops_utilisation ?? null;
+  return used === null ? null : ["MFU", share(used), "Arithmetic of the model over the peaks of all accelerators; what is computed a second time counts once"];
 }
 
-function prices({ throughput }, parts, card) {
-  const name = card?.name ?? parts?.accelerator;
-  const { per_hour, currency } = name ? priceOf(name) : { per_hour: null };
-  const cost = parts && costOfMillion({ per_hour, count: countOf(parts), samples_per_second: throughput.samples_per_second });
-  if (cost === null || cost === undefined || !Number.isFinite(cost)) return [];
-  const about = `${per_hour} ${currency} an hour of each accelerator`;
+function prices({ throughput }, { kinds }) {
+  const cost = costOfMillion(kinds, throughput.samples_per_second);
+  if (cost === null) return [];
+  const currency = currencyInUse();
+  const about = `For ${kinds.map(({ accelerator, whole_accelerators: whole }) => `${Number(whole.toPrecision(3))} x ${accelerator}`).join(" and ")}, by the hour`;
   const found = [["A million samples", money(cost, currency), about]];
   if (throughput.tokens_per_second) {
     found.push(["A million tokens", money(cost * (throughput.samples_per_second / throughput.tokens_per_second), currency), about]);
@@ -55,10 +51,9 @@ function prices({ throughput }, parts, card) {
 }
 
 /** Energy at the most that the cards may draw: what a step really draws was not measured. */
-function energy({ throughput }, parts, card) {
-  const count = parts && countOf(parts);
-  if (!count || !card?.tdp_w || !throughput.samples_per_second) return null;
+function energy({ throughput }, { power_w: power }) {
+  if (!power || !throughput.samples_per_second) return null;
   const tokens = throughput.tokens_per_second;
-  const each = (count * card.tdp_w) / (tokens || throughput.samples_per_second);
-  return [`Energy of a million ${tokens ? "tokens" : "samples"}`, `≤ ${prefixed((each * MILLION) / JOULES_OF_WH, "Wh")}`, `${count} times the ${card.tdp_w} W that a card may draw; hosts aside`];
+  const each = power / (tokens || throughput.samples_per_second);
+  return [`Energy of a million ${tokens ? "tokens" : "samples"}`, `≤ ${prefixed((each * MILLION) / JOULES_OF_WH, "Wh")}`, `By the ${prefixed(power, "W")} that the accelerators may draw; hosts aside`];
 }

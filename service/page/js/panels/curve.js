@@ -3,12 +3,12 @@
 import { h, s } from "../dom.js";
 import { figure } from "../drawing/figure.js";
 import { bytes, number, prefixed, share, time } from "../drawing/numbers.js";
-import { countOf } from "../asking/placement.js";
+import { countOf, onlyAccelerator } from "../asking/read_placements.js";
 import { decades, linear, logarithmic, spaced, steps, widthOf } from "../drawing/scale.js";
-import { ask, question } from "../service/service.js";
+import { ask, onlyTheLast, question } from "../service/service.js";
 import { count } from "../asking/state.js";
 
-/** Make the panel; `changed` is called with fields of the address that its controls set. */
+/** Make the panel; `changed` is called with what makes fields of the address from those before. */
 export function curvePanel(changed) {
   const frame = figure({
     name: "curve", title: "Scaling",
@@ -21,15 +21,16 @@ export function curvePanel(changed) {
   frame.controls.append(
     h("div", { class: "field" }, h("label", { for: "most" }, "Up to"), most),
     h("div", { class: "field" }, h("label", { for: "perhost" }, "Per host"), perHost), scale);
-  most.addEventListener("change", () => changed({ most: most.value }));
-  perHost.addEventListener("change", () => changed({ perhost: perHost.value.trim() }));
+  most.addEventListener("change", () => changed(() => ({ most: most.value })));
+  perHost.addEventListener("change", () => changed(() => ({ perhost: perHost.value.trim() })));
+  const next = onlyTheLast();
   let shown = null;
   scale.addEventListener("change", () => shown && present());
 
   function present() {
     const log = scale.querySelector(":checked").value === "log";
     const { answer, request, asked } = shown;
-    frame.show({ draw: (width) => draw(answer, asked, width, log), table: tableOf(answer), request, caption: caption(answer, shown.options) });
+    frame.show({ draw: (width) => draw(answer, asked, width, log), table: tableOf(answer), request, caption: caption(answer, shown.options), warnings: answer.warnings });
   }
 
   return {
@@ -38,19 +39,28 @@ export function curvePanel(changed) {
       shown = null;
       frame.clear();
     },
-    async ask(job, parts, state, signal) {
+    async ask({ job, facts, estimate }, state, running) {
+      const signal = next(running);
+      // The address may state another count than those that are offered.
+      if (![...most.options].some(({ value }) => value === state.most)) most.append(h("option", {}, state.most));
       most.value = state.most;
       perHost.value = state.perhost;
-      if (parts === null) return this.clear() ?? frame.note("A curve is drawn for one kind of accelerator.");
-      const body = { job, accelerator: parts.accelerator, most: count(state.most), accelerators_per_host: count(state.perhost) };
-      if (parts.network) body.network = parts.network;
-      if (parts.link) body.link = parts.link.slice(1, -1);
+      const accelerator = onlyAccelerator(facts);
+      if (accelerator === null) return this.clear() ?? frame.note("A curve is drawn for one kind of accelerator.");
+      const { nodes: [{ link }], network } = facts.placement;
+      const body = { job, accelerator, most: count(state.most), accelerators_per_host: count(state.perhost) };
+      if (network) body.network = network;
+      if (link) body.link = link;
       const request = question("POST", "v1/curve", body);
       frame.wait();
       try {
-        shown = { answer: await ask(request, { signal }), request, asked: countOf(parts), options: parts.options };
+        const answer = await ask(request, { signal });
+        const asked = { count: countOf(facts), rate: estimate.throughput.samples_per_second, on: state.on };
+        // What stands behind the hosts and their network.
+        shown = { answer, request, asked, options: facts.text?.split(" ").slice(1).join(" ") };
       } catch (problem) {
         if (problem.name === "AbortError") return undefined;
+        this.clear();
         return frame.fail(problem);
       }
       return present();
@@ -73,12 +83,12 @@ function draw(answer, asked, width, log) {
   const { counts, samples_per_second: rates, low, high, efficiency, fits } = answer;
   const height = Math.max(220, Math.min(330, width * 0.55));
   const ideal = counts.map((n) => (rates[0] / counts[0]) * n);
-  const top = Math.max(...ideal, ...high);
-  const bottom = log ? Math.min(...low) : 0;
+  const top = Math.max(...ideal, ...high, asked.rate);
+  const bottom = log ? Math.min(...low, asked.rate) : 0;
   const marksY = log ? decades(bottom, top, 6) : steps(top);
   const left = Math.max(...marksY.map((y) => widthOf(prefixed(y, "")))) + 14;
   const box = { left, right: width - 12, top: 12, bottom: height - 40 };
-  const x = (log ? logarithmic : linear)(log ? counts[0] : 0, counts.at(-1) * (counts.length > 1 ? 1 : 2), box.left + (log ? 8 : 0), box.right);
+  const x = (log ? logarithmic : linear)(log ? counts[0] : 0, Math.max(counts.at(-1), asked.count) * (counts.length > 1 ? 1 : 2), box.left + (log ? 8 : 0), box.right);
   const y = log ? logarithmic(marksY[0], marksY.at(-1), box.bottom, box.top) : linear(0, marksY.at(-1), box.bottom, box.top);
   const line = (values) => values.map((value, i) => `${i ? "L" : "M"}${x(counts[i]).toFixed(1)} ${y(value).toFixed(1)}`).join("");
   const back = counts.map((n, i) => `L${x(n).toFixed(1)} ${y(low[i]).toFixed(1)}`).reverse().join("");
@@ -92,11 +102,15 @@ function draw(answer, asked, width, log) {
   spaced(counts, x, String, { right: width }).forEach((n) => svg.append(
     s("text", { x: x(n), y: box.bottom + 17, "text-anchor": "middle" }, String(n))));
   const marks = counts.map((n, i) => {
-    svg.append(s("circle", { cx: x(n), cy: y(rates[i]), r: n === asked ? 6 : 4, class: `dot ${n === asked ? "asked" : "c1"}` }));
+    svg.append(s("circle", { cx: x(n), cy: y(rates[i]), r: 4, class: "dot c1" }));
     const words = [`${n} accelerators: ${number(rates[i])} samples/s`, `${number(low[i])} to ${number(high[i])}`, `${share(efficiency[i])} of ideal`];
     if (fits[i] === false) words.push("does not fit");
     return { x: x(n), y: y(rates[i]), text: words.join("\n") };
   });
+  const at = { x: x(asked.count), y: y(asked.rate) };
+  svg.append(s("circle", { cx: at.x, cy: at.y, r: 6, class: "dot asked" }));
+  // What was asked may lie beside the curve: other hosts, a plan, a part of each accelerator.
+  marks.push({ ...at, text: `Asked, ${asked.on}: ${number(asked.rate)} samples/s` });
   return { svg, marks };
 }
 

@@ -3,8 +3,12 @@
 import { h, say } from "../dom.js";
 import { keyInUse } from "./key.js";
 
-/** Write a question as a call of curl. */
-export function curl({ method, url, body }) {
+/** Write a question, or several, as calls of curl. */
+export function curl(asked) {
+  return [asked].flat().map(call).join("\n");
+}
+
+function call({ method, url, body }) {
   const lines = [`curl -s '${quoted(url)}'`];
   if (method !== "GET" && method !== "POST") lines[0] += ` -X ${method}`;
   if (keyInUse()) lines.push(`-H "Authorization: Bearer $PERFMODEL_KEY"`);
@@ -19,7 +23,7 @@ function quoted(text) {
   return text.replaceAll("'", `'\\''`);
 }
 
-/** Show a question as curl, with a button that copies it. */
+/** Show what was asked as curl, with a button that copies it. */
 export function curlBox(asked) {
   const code = h("code", {}, curl(asked));
   const button = h("button", { type: "button", class: "small", onclick: () => copy(code, button) }, "Copy");

@@ -19,18 +19,30 @@ export function question(method, path, body = null) {
 }
 
 /**
+ * Return what makes the signal of a question, and gives up the one that was asked before it: what is
+ * answered late must not stand over what was asked last.
+ */
+export function onlyTheLast() {
+  let before = null;
+  return (signal = null) => {
+    before?.abort();
+    before = new AbortController();
+    return signal ? AbortSignal.any([signal, before.signal]) : before.signal;
+  };
+}
+
+/**
  * Ask, and return what was answered.
  *
  * A service that wants a key gets one from its user, once; the question is then asked again.
  */
 export async function ask(asked, { signal } = {}) {
   const shown = keyInUse();
-  const response = await send(asked, signal);
-  if (response.status !== 401) return read(response);
-  const problem = await problemOf(response);
+  const answer = await send(asked, signal);
+  if (answer.status !== 401) return contentOf(answer);
   // A key may have been entered for another question while this one was under way.
-  if (keyInUse() !== shown || (await askForKey(problem))) return read(await send(asked, signal));
-  throw problem;
+  if (keyInUse() !== shown || (await askForKey(problemOf(answer)))) return contentOf(await send(asked, signal));
+  throw problemOf(answer);
 }
 
 async function send({ method, url, body }, signal) {
@@ -40,7 +52,9 @@ async function send({ method, url, body }, signal) {
   if (keyInUse()) headers.Authorization = `Bearer ${keyInUse()}`;
   try {
     const ends = AbortSignal.any([AbortSignal.timeout(LONGEST_MS), ...(signal ? [signal] : [])]);
-    return await fetch(url, { method, headers, body: file ? body : body && JSON.stringify(body), signal: ends });
+    const response = await fetch(url, { method, headers, body: file ? body : body && JSON.stringify(body), signal: ends });
+    const { ok, status, statusText } = response;
+    return { ok, status, statusText, content: parsed(await response.text()) };
   } catch (error) {
     if (signal?.aborted || error.name === "AbortError") throw new DOMException("Given up", "AbortError");
     if (error.name === "TimeoutError") throw new Problem({ title: "No answer", detail: `The service did not answer within ${LONGEST_MS / 60_000} minutes.` });
@@ -48,16 +62,21 @@ async function send({ method, url, body }, signal) {
   }
 }
 
-async function read(response) {
-  if (!response.ok) throw await problemOf(response);
-  return response.json();
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
 }
 
-async function problemOf(response) {
-  try {
-    return new Problem(await response.clone().json());
-  } catch {
-    const detail = `The service answered with ${response.status} ${response.statusText}.`;
-    return new Problem({ status: response.status, title: response.statusText, detail });
-  }
+function contentOf(answer) {
+  if (answer.ok && answer.content !== null) return answer.content;
+  throw problemOf(answer);
+}
+
+function problemOf({ ok, status, statusText, content }) {
+  if (content !== null && !ok) return new Problem(content);
+  const detail = `The service answered with ${status} ${statusText}${ok ? ", and no JSON" : ""}.`;
+  return new Problem({ status, title: statusText, detail });
 }
