@@ -96,13 +96,12 @@ def throughputs(
     column = {count: position for position, count in enumerate(counts)}
     seen: list[SeenInMatrix] = [
         {
-            "job": row,
+            "job": jobs.index(asked[size, count, 1]),
             "placement": places[column[count]],
             "batch_size": size // count,
             "accumulation_steps": 1,
             "step_time_s": 1.0 / rate,
         }
-        for row in range(len(jobs))
         for (size, count), rate in measured.items()
         # What cannot be dealt out is nobody's step.
         if size % count == 0

@@ -159,7 +159,9 @@ def steps(
     forms = [_form(name, cluster) for name in names]
     sizes = [{**job, "batch_size": size} for size in local_batch_sizes]
     measured = [_measured(row) for row in observed]
-    seen = [_observation(step, cluster, row) for row in range(len(sizes)) for step in measured]
+    # What was measured counts for all batches of a job; one that is not asked for is told with any.
+    rows = {size: row for row, size in enumerate(local_batch_sizes)}
+    seen = [_observation(step, cluster, rows.get(step.local_bsz, 0)) for step in measured]
     cells = answers.cells(sizes, [packed(cluster.accelerator, 1), *forms], seen)
     found: dict[tuple[str, int], list[SiaStep]] = defaultdict(list)
     left_out = []
