@@ -136,6 +136,9 @@ def throughput_table(
             continue
         ran_in = measured.ran_in(key[0], partner, memory)
         predicted = _predicted(found, key[1], memory[worker], ran_in)
+        pair = () if isinstance(partner, str) else (key, partner)
+        if any(measured.failed_alone(worker, one) for one in pair):
+            predicted = [0.0, 0.0]
         if predicted is None:
             unanswered.append(f"{worker} {key} {partner}")
         else:
