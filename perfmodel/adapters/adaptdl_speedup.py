@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.adapters.ask import Answers, Cell, JobForm, NoAnswerError
+from perfmodel.adapters.ask import Answers, Cell, JobForm, NoAnswerError, written_out
 from perfmodel.adapters.measured.numbers import stated_count, stated_number
 from perfmodel.adapters.spread import balanced
 from perfmodel.errors import InvalidInputError
@@ -160,7 +160,7 @@ def _predicted(
     spaced = np.rint(np.geomspace(low, high, _ASKED)).astype(int)
     sizes = np.unique([*spaced, first]).tolist()
     cells = answers.cells(
-        [{**job, "batch_size": size} for size in sizes],
+        [written_out(job, batch_size=size) for size in sizes],
         [balanced(accelerator, count, nodes, network=network) for nodes, count in spreads],
     )
     goodputs = np.zeros((max_nodes + 1, max_nodes * per_host + 1))

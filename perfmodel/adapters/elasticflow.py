@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from perfmodel.adapters.ask import Answers, Cell, JobForm, SeenInMatrix
+from perfmodel.adapters.ask import Answers, Cell, JobForm, SeenInMatrix, written_out
 from perfmodel.adapters.measured.numbers import measured_number, stated_count
 from perfmodel.adapters.spread import packed
 from perfmodel.errors import InvalidInputError
@@ -123,11 +123,9 @@ def _dealt_out(
 ) -> dict[tuple[int, int, int], dict[str, Any]]:
     """Return the job by each batch, count and number of micro-batches that deals it out evenly."""
     return {
-        (size, count, micro): {
-            **job,
-            "batch_size": size // (count * micro),
-            "accumulation_steps": micro,
-        }
+        (size, count, micro): written_out(
+            job, batch_size=size // (count * micro), accumulation_steps=micro
+        )
         for size in global_batch_sizes
         for count in counts
         for micro in _MICRO_BATCHES

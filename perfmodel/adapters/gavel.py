@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from perfmodel.adapters.ask import Answers, Cell, JobForm, SeenInMatrix
+from perfmodel.adapters.ask import Answers, Cell, JobForm, SeenInMatrix, written_out
 from perfmodel.adapters.measured.gavel_rates import (
     ALONE,
     SPREAD,
@@ -196,7 +196,7 @@ class _Layout:
         else:
             accelerator = self.worker_types[worker.removesuffix(SPREAD)]
             form = of_counts(accelerator, [1] * scale, network=self._network)
-        beside = {} if partner is None else {"shared_with": [dict(self.jobs[partner].job)]}
+        beside = {} if partner is None else {"shared_with": [written_out(self.jobs[partner].job)]}
         return {**form, **beside}
 
 

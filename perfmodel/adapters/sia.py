@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from perfmodel.adapters.ask import Answers, Cell, JobForm, SeenInMatrix
+from perfmodel.adapters.ask import Answers, Cell, JobForm, SeenInMatrix, written_out
 from perfmodel.adapters.measured.numbers import measured_number, stated_count
 from perfmodel.adapters.spread import of_counts, packed
 from perfmodel.errors import InvalidInputError
@@ -157,7 +157,7 @@ def steps(
     """
     names = list(placements) if placements is not None else cluster.placements()
     forms = [_form(name, cluster) for name in names]
-    sizes = [{**job, "batch_size": size} for size in local_batch_sizes]
+    sizes = [written_out(job, batch_size=size) for size in local_batch_sizes]
     measured = [_measured(row) for row in observed]
     # What was measured counts for all batches of a job; one that is not asked for is told with any.
     rows = {size: row for row, size in enumerate(local_batch_sizes)}

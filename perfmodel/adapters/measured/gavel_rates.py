@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from perfmodel.adapters.ask import JobForm, PlacementForm, SeenInMatrix
+from perfmodel.adapters.ask import JobForm, PlacementForm, SeenInMatrix, written_out
 from perfmodel.adapters.measured.numbers import measured_number
 from perfmodel.errors import InvalidInputError
 
@@ -95,7 +95,7 @@ class MeasuredRates:
             seen: SeenInMatrix = {
                 "job": row,
                 "placement": place(worker, scale, beside),
-                "batch_size": jobs[row]["batch_size"],
+                "batch_size": written_out(jobs[row])["batch_size"],
                 "step_time_s": scale / _own(rate),
             }
             # The same placement goes by two names where it is one accelerator.
