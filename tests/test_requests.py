@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -236,6 +237,22 @@ def test_what_an_observation_leaves_out_is_that_of_its_job() -> None:
     assert read_by_job(by_job, [query.job, wrong]) == {}
     with pytest.raises(InvalidInputError, match="needs the field 'batch_size'"):
         parse_observations([seen])
+
+
+def _seconds_to_sort(count: int) -> float:
+    seen = [{"job": 0, "placement": "T4", "step_time_s": 0.5}] * count
+    begun = time.thread_time()
+    (found,) = parse_matrix_observations(seen, 1).values()
+    taken_s = time.thread_time() - begun
+    assert [one.pointer for one in (found[0], found[-1])] == [
+        "/observations/0", f"/observations/{count - 1}",
+    ]  # fmt: skip
+    return taken_s
+
+
+def test_observations_are_sorted_by_job_in_a_time_that_grows_as_their_number() -> None:
+    # Some 8 times as long for 8 times as many; above 64 times where each is added to a copy.
+    assert _seconds_to_sort(40_000) < 30 * min(_seconds_to_sort(5_000) for _ in range(3))
 
 
 def test_an_observation_may_say_that_it_ran_out_of_memory() -> None:

@@ -9,5 +9,6 @@ it is, and the rest is answered in the light of it (:mod:`.measured`).
 
 In all of them ``answers`` is the service or an estimator, ``job`` a job as the service takes it,
 whose batch size is replaced where batch sizes are given; ``per_host`` are the accelerators of a
-host, and ``network`` is what lies between hosts.
+host, and ``network`` is what lies between hosts. Where a batch size is replaced, or a job stands
+beside another, it is written out and no reference to a registered one.
 """

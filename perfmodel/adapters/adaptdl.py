@@ -20,7 +20,7 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.adapters.ask import Answers, Cell, JobForm, NoAnswerError
+from perfmodel.adapters.ask import Answers, Cell, JobForm, NoAnswerError, written_out
 from perfmodel.adapters.measured.numbers import stated_count
 from perfmodel.adapters.spread import balanced
 from perfmodel.client import Call, Client, fail_open
@@ -82,7 +82,7 @@ def step_grid(
     per_host = stated_count(per_host, "per_host")
     spreads = _spreads(max_replicas, per_host)
     forms = [balanced(accelerator, count, hosts, network=network) for hosts, count in spreads]
-    cells = answers.cells([{**job, "batch_size": size} for size in batch_sizes], forms)
+    cells = answers.cells([written_out(job, batch_size=size) for size in batch_sizes], forms)
     rows = [
         (hosts, count, size, row[0].step_time_s, max(cell.step_time_s, row[0].step_time_s))
         for size, row in zip(batch_sizes, cells, strict=True)

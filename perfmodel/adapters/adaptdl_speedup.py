@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.adapters.ask import Answers, Cell, JobForm, NoAnswerError
+from perfmodel.adapters.ask import Answers, Cell, JobForm, NoAnswerError, written_out
 from perfmodel.adapters.measured.numbers import stated_count, stated_number
 from perfmodel.adapters.spread import balanced
 from perfmodel.errors import InvalidInputError
@@ -31,7 +31,7 @@ SpeedupFunction = Callable[[npt.ArrayLike, npt.ArrayLike], "float | FloatArray"]
 
 #: Global batches that are tried for each placement.
 _CANDIDATES = 50
-#: Batch sizes of a replica that are asked for; steps between them are interpolated.
+#: Batch sizes of a replica that are asked for besides the first; steps between are interpolated.
 _ASKED = 6
 
 
@@ -156,9 +156,11 @@ def _predicted(
         for count in range(nodes, nodes * per_host + 1)
     ]
     low, high = batches.local_bsz_bounds
-    sizes = np.unique(np.rint(np.geomspace(low, high, _ASKED)).astype(int)).tolist()
+    first = min(max(batches.init_batch_size, low), high)
+    spaced = np.rint(np.geomspace(low, high, _ASKED)).astype(int)
+    sizes = np.unique([*spaced, first]).tolist()
     cells = answers.cells(
-        [{**job, "batch_size": size} for size in sizes],
+        [written_out(job, batch_size=size) for size in sizes],
         [balanced(accelerator, count, nodes, network=network) for nodes, count in spreads],
     )
     goodputs = np.zeros((max_nodes + 1, max_nodes * per_host + 1))
@@ -166,7 +168,10 @@ def _predicted(
         column = [row[position] for row in cells]
         goodputs[nodes, count] = _goodput(column, sizes, count, batches)
     if not goodputs[1, 1] > 0:
-        raise NoAnswerError("no batch size fits on one replica")
+        raise NoAnswerError(
+            f"the initial batch of {batches.init_batch_size} is not allowed or does not fit on one "
+            "replica"
+        )
     for nodes in range(1, max_nodes + 1):
         # Pollux asks for no more replicas than the nodes hold; more bring nothing.
         goodputs[nodes, nodes * per_host + 1 :] = goodputs[nodes, nodes * per_host]

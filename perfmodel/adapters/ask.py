@@ -12,6 +12,8 @@ from perfmodel.client import Client, NoAnswerError
 from perfmodel.client.answers import Matrix
 from perfmodel.client.errors import NotFoundError
 from perfmodel.client.forms import SeenInMatrix
+from perfmodel.errors import InvalidInputError
+from perfmodel.json_values import shown
 from perfmodel.types import Basis
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "SeenInMatrix",
     "Service",
     "read_matrix",
+    "written_out",
 ]
 
 LOG = logging.getLogger(__name__)
@@ -60,6 +63,27 @@ class Cell:
     sync_time_s: float | None = None
     peak_bytes: float | None = None
     fits: bool | None = None
+
+
+def written_out(job: JobForm, **replaced: Any) -> dict[str, Any]:
+    """Return the fields of a job, some of them replaced.
+
+    Raises
+    ------
+    InvalidInputError
+        A reference: what it stands for is known to the service alone.
+
+    Examples
+    --------
+    >>> written_out({"model": "timm/resnet50", "batch_size": 8}, batch_size=64)
+    {'model': 'timm/resnet50', 'batch_size': 64}
+    """
+    if not isinstance(job, Mapping) or "ref" in job:
+        raise InvalidInputError(
+            "A job whose batch size is replaced, or that stands beside another, must be written "
+            f"out, as it was when it was registered; got {shown(job)}."
+        )
+    return {**job, **replaced}
 
 
 class Answers(Protocol):

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from perfmodel.adapters.ask import Answers, Cell, JobForm, SeenInMatrix
+from perfmodel.adapters.ask import Answers, Cell, JobForm, SeenInMatrix, written_out
 from perfmodel.adapters.measured.numbers import measured_number, stated_count
 from perfmodel.adapters.spread import packed
 from perfmodel.errors import InvalidInputError
@@ -96,13 +96,12 @@ def throughputs(
     column = {count: position for position, count in enumerate(counts)}
     seen: list[SeenInMatrix] = [
         {
-            "job": row,
+            "job": jobs.index(asked[size, count, 1]),
             "placement": places[column[count]],
             "batch_size": size // count,
             "accumulation_steps": 1,
             "step_time_s": 1.0 / rate,
         }
-        for row in range(len(jobs))
         for (size, count), rate in measured.items()
         # What cannot be dealt out is nobody's step.
         if size % count == 0
@@ -124,11 +123,9 @@ def _dealt_out(
 ) -> dict[tuple[int, int, int], dict[str, Any]]:
     """Return the job by each batch, count and number of micro-batches that deals it out evenly."""
     return {
-        (size, count, micro): {
-            **job,
-            "batch_size": size // (count * micro),
-            "accumulation_steps": micro,
-        }
+        (size, count, micro): written_out(
+            job, batch_size=size // (count * micro), accumulation_steps=micro
+        )
         for size in global_batch_sizes
         for count in counts
         for micro in _MICRO_BATCHES

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from perfmodel.adapters.ask import Answers, Cell, JobForm, SeenInMatrix
+from perfmodel.adapters.ask import Answers, Cell, JobForm, SeenInMatrix, written_out
 from perfmodel.adapters.measured.gavel_rates import (
     ALONE,
     SPREAD,
@@ -136,6 +136,9 @@ def throughput_table(
             continue
         ran_in = measured.ran_in(key[0], partner, memory)
         predicted = _predicted(found, key[1], memory[worker], ran_in)
+        pair = () if isinstance(partner, str) else (key, partner)
+        if any(measured.failed_alone(worker, one) for one in pair):
+            predicted = [0.0, 0.0]
         if predicted is None:
             unanswered.append(f"{worker} {key} {partner}")
         else:
@@ -193,7 +196,7 @@ class _Layout:
         else:
             accelerator = self.worker_types[worker.removesuffix(SPREAD)]
             form = of_counts(accelerator, [1] * scale, network=self._network)
-        beside = {} if partner is None else {"shared_with": [dict(self.jobs[partner].job)]}
+        beside = {} if partner is None else {"shared_with": [written_out(self.jobs[partner].job)]}
         return {**form, **beside}
 
 

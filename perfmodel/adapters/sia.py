@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from perfmodel.adapters.ask import Answers, Cell, JobForm, SeenInMatrix
+from perfmodel.adapters.ask import Answers, Cell, JobForm, SeenInMatrix, written_out
 from perfmodel.adapters.measured.numbers import measured_number, stated_count
 from perfmodel.adapters.spread import of_counts, packed
 from perfmodel.errors import InvalidInputError
@@ -157,9 +157,11 @@ def steps(
     """
     names = list(placements) if placements is not None else cluster.placements()
     forms = [_form(name, cluster) for name in names]
-    sizes = [{**job, "batch_size": size} for size in local_batch_sizes]
+    sizes = [written_out(job, batch_size=size) for size in local_batch_sizes]
     measured = [_measured(row) for row in observed]
-    seen = [_observation(step, cluster, row) for row in range(len(sizes)) for step in measured]
+    # What was measured counts for all batches of a job; one that is not asked for is told with any.
+    rows = {size: row for row, size in enumerate(local_batch_sizes)}
+    seen = [_observation(step, cluster, rows.get(step.local_bsz, 0)) for step in measured]
     cells = answers.cells(sizes, [packed(cluster.accelerator, 1), *forms], seen)
     found: dict[tuple[str, int], list[SiaStep]] = defaultdict(list)
     left_out = []

@@ -35,7 +35,7 @@ from service.answering.thread_pool import ThreadPool
 from service.dispatch.background_rounds import BackgroundRounds, Preparation
 from service.dispatch.deadlines import Deadlines
 from service.dispatch.prefetch import Prefetch
-from service.http.bodies import read_json
+from service.http.bodies import SMALL_BYTES, read_json
 from service.http.errors import OverloadedError
 from service.metrics.registry import Metrics
 from service.settings import Settings
@@ -198,7 +198,9 @@ class Dispatcher:
         route = "/v1/matrix"
         question, options = split_options(read_json(body), waits)
         answerer = await self._answerer(options)
-        asked = read_matrix(question, max_cells=self._settings.max_cells)
+        read = partial(read_matrix, question, max_cells=self._settings.max_cells)
+        # A large one may hold as many observations as take seconds to sort by their jobs.
+        asked = read() if len(body) <= SMALL_BYTES else await asyncio.to_thread(read)
         # Only what may be interrupted is answered row by row: it takes a little longer.
         action = answerer.matrix if options.until_s is None else partial(_matrix_by_rows, answerer)
         ready = answerer if options.pin_model is None else None

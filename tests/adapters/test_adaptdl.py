@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from waiting import PATIENCE_S
 
 from perfmodel.adapters.adaptdl import StepGrid, perf_params, put_hints, sched_hints, step_grid
 from perfmodel.adapters.adaptdl_speedup import BatchRange, linear_speedup, speedup_fn
-from perfmodel.adapters.ask import NoAnswerError, Service
+from perfmodel.adapters.ask import Cell, JobForm, NoAnswerError, PlacementForm, Service
 from perfmodel.adapters.local import LocalAnswers
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
@@ -165,6 +166,44 @@ def test_pollux_goes_on_without_the_service(failing: Service) -> None:
     speedup = speedup_fn(failing, training("timm/small"), "V100", BATCHES, max_nodes=2)
     assert speedup is linear_speedup
     assert speedup(2, 8) == 8.0 and speedup(0, 0) == 0.0
+
+
+class Rooms:
+    """Answers of steps of 10 ms and 1 ms a sample, which fit up to a number of samples."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+
+    def cells(
+        self, jobs: Sequence[JobForm], placements: Sequence[PlacementForm], observations: Any = ()
+    ) -> list[list[Cell | None]]:
+        rows: list[list[Cell | None]] = []
+        for size in (int(job["batch_size"]) for job in jobs):
+            step_s = 0.01 + 0.001 * size
+            cell = Cell(
+                samples_per_second=size / step_s, step_time_s=step_s, fits=size <= self._most
+            )
+            rows.append([cell] * len(placements))
+        return rows
+
+    def memory_bytes(self, accelerator: str) -> float | None:
+        return None
+
+
+def test_the_initial_batch_is_asked_for_itself(caplog: pytest.LogCaptureFixture) -> None:
+    asked: Any = {"max_nodes": 1, "per_host": 4}
+    # Of the sizes that are spaced evenly 112 fits and 169 does not; 128 does, in 138 ms.
+    batches = BatchRange(init_batch_size=128, max_batch_size=128, local_bsz_bounds=(32, 256))
+    speedup = speedup_fn(Rooms(140), {"model": "some"}, "T4", batches, **asked)
+    # 32 samples on each of four take 42 ms, which lies on the line between what is asked.
+    assert speedup(1, 4) == pytest.approx(0.138 / 0.042)
+    for most, bounds in ((127, (32, 256)), (140, (32, 100))):
+        batches = BatchRange(init_batch_size=128, max_batch_size=128, local_bsz_bounds=bounds)
+        alone = speedup_fn(Rooms(most), {"model": "some"}, "T4", batches, **asked)
+        assert alone is linear_speedup
+        assert "the initial batch of 128 is not allowed or does not fit on one replica" in (
+            caplog.messages.pop()
+        )
 
 
 def test_a_job_that_does_not_fit_alone_has_a_linear_speedup(service: Service) -> None:

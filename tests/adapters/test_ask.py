@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from adapter_world import raw_server, training
 
-from perfmodel.adapters.ask import NoAnswerError, SeenInMatrix, Service, log_problems, log_warnings
+from perfmodel.adapters.adaptdl import step_grid
+from perfmodel.adapters.adaptdl_speedup import BatchRange, speedup_fn
+from perfmodel.adapters.ask import (
+    Answers,
+    NoAnswerError,
+    SeenInMatrix,
+    Service,
+    log_problems,
+    log_warnings,
+)
+from perfmodel.adapters.elasticflow import throughputs
+from perfmodel.adapters.gavel import GavelJob, throughput_table
 from perfmodel.adapters.local import LocalAnswers
+from perfmodel.adapters.sia import SiaCluster, steps
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
 
@@ -137,3 +151,40 @@ def test_a_reason_is_said_once_for_all_its_jobs(caplog: pytest.LogCaptureFixture
         "some placements of this question: not all is answered: far",
         "job 4 of this question: not all is answered: own",
     ]
+
+
+def _grid(answers: Answers, job: Any) -> object:
+    return step_grid(answers, job, "V100", batch_sizes=[64], max_replicas=2)
+
+
+def _speedup(answers: Answers, job: Any) -> object:
+    batches = BatchRange(init_batch_size=64, max_batch_size=256, local_bsz_bounds=(32, 64))
+    return speedup_fn(answers, job, "V100", batches, max_nodes=1)
+
+
+def _sia(answers: Answers, job: Any) -> object:
+    cluster = SiaCluster(accelerator="V100", per_node=2, nodes=1)
+    return steps(answers, job, cluster, local_batch_sizes=[64])
+
+
+def _elasticflow(answers: Answers, job: Any) -> object:
+    return throughputs(answers, job, "V100", global_batch_sizes=[64], counts=[1])
+
+
+def _gavel(answers: Answers, job: Any, observed: Any = None, pairs: bool = True) -> object:
+    jobs = [GavelJob(job_type="some", job=job, scale_factors=(1,))]
+    return throughput_table(answers, jobs, {"v100": "V100"}, observed=observed, pairs=pairs)
+
+
+def _measured(answers: Answers, job: Any) -> object:
+    return _gavel(answers, job, {"v100": {("some", 1): {"null": 3.0}}}, pairs=False)
+
+
+@pytest.mark.parametrize("export", [_grid, _speedup, _sia, _elasticflow, _gavel, _measured])
+def test_a_reference_is_refused_where_a_job_has_to_be_written_out(
+    service: Service, export: Callable[[Answers, Any], object]
+) -> None:
+    export(service, training("timm/small"))
+    for reference in ("timm/small-training-0123", {"ref": "timm/small-training-0123"}):
+        with pytest.raises(InvalidInputError, match="must be written out"):
+            export(service, reference)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adapter_world import training
+from adapter_world import ToldOften, training
 
 from perfmodel.adapters.ask import NoAnswerError, Service
 from perfmodel.adapters.elasticflow import read_throughputs, throughputs
@@ -90,6 +90,16 @@ def test_measured_cells_come_back_and_move_the_rest(estimator: Estimator) -> Non
     assert table.rows[12][3] == 0.77
     assert table.rows[64][2] < plain.rows[64][2] / 1.5
     assert table.rows[12][0] < plain.rows[12][0] / 1.5
+
+
+def test_each_measured_cell_is_told_once_and_counts_for_all_batches(estimator: Estimator) -> None:
+    answers, often = LocalAnswers(estimator), ToldOften(LocalAnswers(estimator))
+    job, measured = training("timm/small"), {(64, 1): 2.0, (64, 2): 3.5, (12, 4): 40.0}
+    told_once, told_often = (
+        throughputs(some, job, "V100", observed=measured, **ASKED) for some in (answers, often)
+    )
+    assert told_once == told_often
+    assert (often.came, often.told % 3) == (3, 0) and often.told > 10 * 3
 
 
 def test_a_measured_cell_stays_where_the_memory_is_predicted_too_small(

@@ -19,6 +19,9 @@ from perfmodel.adapters.gavel_oracle import OracleThroughputs
 from perfmodel.adapters.local import LocalAnswers
 from perfmodel.estimator import Estimator
 from perfmodel.importers.jobs.gavel_throughputs import read_gavel
+from perfmodel.placement.sharing.colocation import _slowdown_beside
+from perfmodel.placement.sharing.job_load import Loads
+from perfmodel.placement.sharing.pair_model import PairModel
 
 SMALL, WIDE, HUGE = "Small (batch size 64)", "Wide (batch size 32)", "Huge (batch size 1)"
 WORKERS = {"k80": "K80", "v100": "V100-SXM2-16GB"}
@@ -68,6 +71,24 @@ def test_the_file_is_what_gavel_reads(table: GavelTable, tmp_path: Path) -> None
     # At scale 1 three jobs have three partners each, at 2 two have two, at 4 and 16 one has one.
     pairs = sum(len(partners) - 1 for partners in read["v100"].values())
     assert pairs == 3 * 3 + 2 * 2 + 1 + 1
+
+
+def test_a_pair_is_weighed_once_for_all_its_numbers_of_accelerators(
+    estimator: Estimator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weighed: list[str] = []
+    plainly = PairModel.slowdown
+
+    def counted(model: PairModel, subjects: Loads, partners: Loads, kind: str) -> Any:
+        weighed.append(kind)
+        return plainly(model, subjects, partners, kind)
+
+    monkeypatch.setattr(PairModel, "slowdown", counted)
+    _slowdown_beside.cache_clear()
+    found = throughput_table(LocalAnswers(estimator), jobs()[:2], WORKERS).rates["v100"]
+    assert isinstance(found[SMALL, 1][WIDE, 1], list) and isinstance(found[SMALL, 16], dict)
+    # Each of two jobs beside each of two, on two kinds.
+    assert sorted(weighed) == ["K80"] * 4 + ["V100-SXM2-16GB"] * 4
 
 
 def test_rates_add_up_the_steps_of_all_workers(table: GavelTable, estimator: Estimator) -> None:

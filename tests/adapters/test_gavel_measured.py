@@ -133,6 +133,24 @@ def test_what_did_not_run_stays_zero_and_says_nothing_of_others(answers: LocalAn
     assert table["v100"] == plain["v100"] and table["k80"][SMALL, 2] == plain["k80"][SMALL, 2]
 
 
+def test_what_did_not_run_alone_runs_beside_nobody(answers: LocalAnswers) -> None:
+    measured = {"k80": {(SMALL, 2): {"null": 0.0}, (SMALL, 1): {"null": 0, (WIDE, 1): [0.4, 0.7]}}}
+    plain = throughput_table(answers, jobs(), WORKERS).rates
+    table = throughput_table(answers, jobs(), WORKERS, observed=measured)
+    for worker, scale in (("k80", 2), ("k80", 1), ("k80_unconsolidated", 1)):
+        one, other = (SMALL, scale), (WIDE, scale)
+        # What was measured stands, whatever else was.
+        pair = [0.4, 0.7] if scale == 1 else [0.0, 0.0]
+        assert (table.rates[worker][one][other], table.rates[worker][other][one]) == (
+            pair, pair[::-1],
+        )  # fmt: skip
+        # So do pairs with itself, and with a name of which nobody knows anything else.
+        assert table.rates[worker][one][one] == table.rates[worker][NAMED, scale][one] == [0.0, 0.0]
+        assert table.rates[worker][other]["null"] == plain[worker][other]["null"] != 0.0
+    for worker, scale in (("k80", 4), ("k80_unconsolidated", 2), ("v100", 2)):
+        assert table.rates[worker][SMALL, scale] == plain[worker][SMALL, scale]
+
+
 def test_a_pair_that_ran_is_zeroed_nowhere_where_as_much_memory_is(answers: LocalAnswers) -> None:
     two_huge = [GavelJob(job_type=HUGE, job=training("timm/huge", 1), scale_factors=(1, 2))]
     kinds = {**WORKERS, "p4": "P4"}

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from adapter_world import training
+from adapter_world import ToldOften, training
 from published_files import published
 
 from perfmodel.adapters.ask import NoAnswerError, Service
@@ -138,6 +138,15 @@ def test_measured_rows_come_back_and_move_the_rest(table: SiaTable, estimator: E
     for cell in (("1", 16), ("4", 64)):
         computed_s = [one[cell].step_time - one[cell].sync_time for one in (found, after)]
         assert computed_s[1] > 1.5 * computed_s[0]
+
+
+def test_each_measured_row_is_told_once_and_counts_for_all_batches(estimator: Estimator) -> None:
+    answers, often = LocalAnswers(estimator), ToldOften(LocalAnswers(estimator))
+    measured = [("1", 64, 0.5, 0.0), ("1", 64, 0.51, 0.0), ("4", 16, 0.3, 0.1), ("22", 128, 1.5, 0)]
+    asked: Any = {"local_batch_sizes": [16, 32, 64], "observed": measured}
+    job = training("timm/small")
+    assert steps(answers, job, AWS, **asked) == steps(often, job, AWS, **asked)
+    assert (often.came, often.told) == (4, 3 * 4)
 
 
 def test_a_measured_row_stays_where_the_memory_is_predicted_too_small(estimator: Estimator) -> None:

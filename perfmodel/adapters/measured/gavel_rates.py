@@ -1,8 +1,8 @@
 """Measured rates of Gavel: a table in its own form, of which any part may be missing.
 
 A rate is in steps/s, *added up over all workers*, so that a step took ``scale_factor / rate``
-seconds. Rate 0 is Gavel's word for what did not run: it is taken as it is and says nothing of
-other entries.
+seconds. Rate 0 is Gavel's word for what did not run: it is taken as it is, and no pair of a job
+runs where the job alone did not. Of all other entries it says nothing.
 
 One accelerator is the same spread out or not, and a pair is measured in both directions at once:
 what is missing of either is filled in from the other.
@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from perfmodel.adapters.ask import JobForm, PlacementForm, SeenInMatrix
+from perfmodel.adapters.ask import JobForm, PlacementForm, SeenInMatrix, written_out
 from perfmodel.adapters.measured.numbers import measured_number
 from perfmodel.errors import InvalidInputError
 
@@ -95,7 +95,7 @@ class MeasuredRates:
             seen: SeenInMatrix = {
                 "job": row,
                 "placement": place(worker, scale, beside),
-                "batch_size": jobs[row]["batch_size"],
+                "batch_size": written_out(jobs[row])["batch_size"],
                 "step_time_s": scale / _own(rate),
             }
             # The same placement goes by two names where it is one accelerator.
@@ -108,6 +108,10 @@ class MeasuredRates:
         for (worker, key, partner), rate in self.entries.items():
             found.setdefault(worker, {}).setdefault(key, {})[partner] = rate
         return found
+
+    def failed_alone(self, worker: str, key: Key) -> bool:
+        """Return whether a job was measured not to run by itself."""
+        return self.entries.get((worker, key, ALONE)) == 0
 
     def ran_in(
         self, job_type: str, partner: str | Key, memory: Mapping[str, float | None]

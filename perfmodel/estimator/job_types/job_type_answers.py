@@ -26,7 +26,7 @@ from perfmodel.estimator.job_types.job_type import JobTypeSteps, ObservedJobType
 from perfmodel.estimator.job_types.limited_steps import limited, not_modelled, seen_under
 from perfmodel.estimator.placing.cells import CellStep, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
-from perfmodel.estimator.placing.slowdowns import Neighbours, neighbours
+from perfmodel.estimator.placing.slowdowns import Neighbours, neighbours, said_of_guesses
 from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.job import Job, own_batch, split_label
 from perfmodel.intervals import COVERAGE, DEVIATIONS
@@ -195,7 +195,7 @@ def _by_completion(of: ObservedJobType, asked: Sequence[_Asked]) -> list[CellSte
     found, alone = table.complete(cells), table.complete(cells.on_one_accelerator())
     told = _by_others(of, cells, found.median_s)
     steps = []
-    for at, placement in enumerate(placements):
+    for at, (placement, beside) in enumerate(asked):
         ends = (found.median_s[at], found.low_s[at], found.high_s[at])
         step_s, low_s, high_s = (float(end) * micro_batches for end in ends)
         parts = StepNumbers(step_s)
@@ -205,7 +205,8 @@ def _by_completion(of: ObservedJobType, asked: Sequence[_Asked]) -> list[CellSte
             beyond = step_s - compute_s
             parts = StepNumbers(compute_s, beyond, communication_s=beyond)
         seen = seen_under(placement.named, of.own_placements)
-        said = (*told[at], *(() if seen else not_modelled(placement.placement)))
+        unseen = (*not_modelled(placement.placement), *said_of_guesses(beside))
+        said = (*told[at], *(() if seen else unseen))
         nearest, times = tuple(nearest_labels(table, found, at)), (step_s, low_s, high_s)
         steps.append(_cell(of, placement, parts, times, found.basis[at], nearest, said))
     return steps

@@ -8,7 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
-from perfmodel.estimator.placing.slowdowns import Neighbours, Slowdown, slowdown_on
+from perfmodel.estimator.placing.slowdowns import (
+    Neighbours,
+    Slowdown,
+    said_of_guesses,
+    slowdown_on,
+)
 from perfmodel.graph.job import Job, own_batch, type_label
 from perfmodel.placement.feeding.input_pipeline import input_stall
 from perfmodel.placement.feeding.input_samples import SampleCost
@@ -81,7 +86,8 @@ def limited(
         ),
         key=lambda one: one.factor,
     )
-    return slow, *_fed(job, placement, step_s + (slow.factor - 1) * compute_s)
+    stall_s, said = _fed(job, placement, step_s + (slow.factor - 1) * compute_s)
+    return slow, stall_s, (*said_of_guesses(neighbours), *said)
 
 
 def _load(job: Job, kind: Kind, compute_s: float, device_share: float) -> JobLoad:

@@ -29,6 +29,7 @@ from perfmodel.estimator.placing.slowdowns import (
     beside,
     load_alone,
     neighbours,
+    said_of_guesses,
     slowdown_on,
 )
 from perfmodel.estimator.placing.split_replica import split_step, split_warnings
@@ -157,7 +158,7 @@ def _shared(
             max(on_kinds, key=lambda n: n.slowdown) for on_kinds in zip(*each, strict=True)
         ),
         neighbour_bytes=max(held, default=0.0),
-        warnings=(*said, *step.warnings),
+        warnings=(*said, *said_of_guesses(neighbours), *step.warnings),
     )
 
 

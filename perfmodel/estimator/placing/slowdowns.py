@@ -44,12 +44,15 @@ class NeighbourLoad:
         Its step time is known; of a job known by its type alone only the load is.
     memory_bytes : float or None
         That it holds of the accelerator; None where unknown.
+    is_guessed : bool
+        How busy it keeps this kind is not known, so that its load is what loads usually are.
     """
 
     name: str
     load: JobLoad
     has_step: bool
     memory_bytes: float | None
+    is_guessed: bool = False
 
 
 #: What the factor of a slowdown that neighbours cause is called.
@@ -216,10 +219,27 @@ def neighbours(core: Core, placement: ResolvedPlacement) -> Neighbours:
     return [[_neighbour(core, one, kind) for one in shared_with] for kind in placement.kinds]
 
 
+def said_of_guesses(neighbours: Neighbours) -> tuple[str, ...]:
+    """Say whose load is not known of the jobs beside one."""
+    names = sorted({one.name for jobs in neighbours for one in jobs if one.is_guessed})
+    return (UNKNOWN_LOAD_WARNING.format(", ".join(names)),) if names else ()
+
+
+#: Said of neighbours that are known by a name of which no load was measured on the accelerator.
+UNKNOWN_LOAD_WARNING = (
+    "How busy {0} keeps the accelerator is not known: it is taken to be as busy as jobs usually "
+    "keep it. State it as a job with its model to have its load predicted."
+)
+
+
 def _neighbour(core: Core, beside: Neighbour, kind: Kind) -> NeighbourLoad:
     if beside.job is None:
-        load = load_of_type(beside.key, kind.accelerator.name, _STEP_OF_A_TYPE_S)
-        return NeighbourLoad(name=beside.key, load=load, has_step=False, memory_bytes=None)
+        name = kind.accelerator.name
+        load = load_of_type(beside.key, name, _STEP_OF_A_TYPE_S)
+        share = load.family and known_device_share(load.family, load.batch_size, name)
+        return NeighbourLoad(
+            name=beside.key, load=load, has_step=False, memory_bytes=None, is_guessed=not share
+        )
     prepared = core.prepare(beside.job)
     (prediction,) = core.predictions([(prepared, kind.accelerator)])
     load = load_alone(prepared, kind.accelerator, prediction.time_s)

@@ -157,7 +157,7 @@ def parse_matrix_observations(value: object, jobs: int) -> dict[int, tuple[Unrea
     >>> {job: len(found) for job, found in parse_matrix_observations([seen], 2).items()}
     {1: 1}
     """
-    found: dict[int, tuple[Unread, ...]] = {}
+    found: dict[int, list[Unread]] = {}
     for position, item in enumerate(_listed(value)):
         at = f"/observations/{position}"
         job = item.get("job") if isinstance(item, dict) else None
@@ -167,8 +167,8 @@ def parse_matrix_observations(value: object, jobs: int) -> dict[int, tuple[Unrea
                 pointer=f"{at}/job",
             )
         plain = {name: field for name, field in item.items() if name != "job"}
-        found[job] = (*found.get(job, ()), Unread(plain, at))
-    return found
+        found.setdefault(job, []).append(Unread(plain, at))
+    return {job: tuple(unread) for job, unread in found.items()}
 
 
 def read_by_job(

@@ -69,8 +69,14 @@ def slowdown_beside(
     float
         >= 1; never falls with another partner.
     """
-    if not partners:
-        return 1.0
+    return _slowdown_beside(subject, tuple(partners), kind, sharing) if partners else 1.0
+
+
+# A table asks for a pair on a kind of accelerator at every number of them, and from both its jobs.
+@lru_cache(maxsize=16_384)
+def _slowdown_beside(
+    subject: JobLoad, partners: tuple[JobLoad, ...], kind: str, sharing: Sharing
+) -> float:
     subjects = Loads.of([subject] * len(partners))
     alone_with_each = slowdowns(subjects, Loads.of(partners), kind, sharing=sharing)
     return 1.0 + float((alone_with_each - 1.0).sum())

@@ -48,6 +48,23 @@ def test_other_placements_of_the_job_follow(estimator: Estimator) -> None:
     assert after.sync_time_s == pytest.approx(before.sync_time_s)
 
 
+@pytest.mark.parametrize("whole", ["A10", "EPYC-7742"])
+@pytest.mark.parametrize("seen_on", ["whole", "share"])
+def test_shares_of_an_accelerator_follow_it_and_it_them(
+    estimator: Estimator, whole: str, seen_on: str
+) -> None:
+    one, other = whole, f"{whole} {'cores=48' if whole == 'EPYC-7742' else 'fraction=0.75'}"
+    if seen_on == "share":
+        one, other = other, one
+    alone = [_ask(estimator, place).step_time_s for place in (one, other)]
+    seen = _seen(one, 4 * alone[0])
+    here, there = (_ask(estimator, place, seen) for place in (one, other))
+    # What makes a step four times as long on the one is there on the other.
+    assert (here.basis, there.basis) == (Basis.MEASURED, Basis.CALIBRATED)
+    assert here.step_time_s == pytest.approx(4 * alone[0], rel=0.05)
+    assert there.step_time_s == pytest.approx(4 * alone[1], rel=0.1)
+
+
 def test_steps_on_several_tell_communication(estimator: Estimator) -> None:
     plain = _ask(estimator, "2xA10")
     seen = (_seen("A10", 2e-3), _seen("2xA10", plain.step_time_s / 2))

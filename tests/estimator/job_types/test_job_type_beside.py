@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from perfmodel.estimator import Estimator, basis_names
+from perfmodel.estimator.placing.slowdowns import UNKNOWN_LOAD_WARNING
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
@@ -67,6 +68,15 @@ def test_of_two_loads_that_nobody_knows_cells_say_more_than_the_law(ask) -> None
     assert beside.step_time_s > ask(MYSTERY).step_time_s
     # Any name will do: nothing is known of it.
     assert ask(MYSTERY, "a third").step_time_s == pytest.approx(beside.step_time_s)
+
+
+def test_a_partner_whose_load_is_a_guess_is_named(ask) -> None:
+    said = UNKNOWN_LOAD_WARNING.format("another mystery")
+    for job in (MYSTERY, LSTM):
+        assert said in ask(job, "another mystery").warnings
+        assert not any("How busy" in text for text in ask(job, CAPTURED).warnings)
+    # Where the pair was observed nothing is guessed.
+    assert said not in ask(MYSTERY, "another mystery", also={on("another mystery"): 0.3}).warnings
 
 
 def test_a_pair_that_was_observed_stands_over_the_law(ask) -> None:

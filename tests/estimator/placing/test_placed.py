@@ -13,6 +13,7 @@ from perfmodel.errors import InvalidInputError, InvalidPlacementError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.placing.cells import Cell
 from perfmodel.estimator.placing.placed import captured_step
+from perfmodel.estimator.placing.slowdowns import UNKNOWN_LOAD_WARNING
 from perfmodel.estimator.placing.split_replica import SPLIT_BY_MEGATRON_WARNING
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.graph.job import Job
@@ -182,6 +183,28 @@ def test_a_neighbour_slows_down_and_two_more_so(estimator: Estimator) -> None:
     alone, one, two = beside(), beside(neighbour), beside(neighbour, "LM (batch size 20)")
     assert alone < one < two
     assert beside(neighbour, sharing="time_slicing") > alone
+
+
+@pytest.mark.parametrize(
+    ("kind", "beside", "guessed"),
+    [
+        ("V100-SXM2-16GB", ["nonsense job"], "nonsense job"),
+        ("V100-SXM2-16GB", ["ResNet-50 (batch size 64)"], None),
+        # How busy it keeps a K80 and a V100 was measured, and nothing else.
+        ("T4", ["ResNet-50 (batch size 64)"], "ResNet-50 (batch size 64)"),
+        ("V100-SXM2-16GB", [{"model": "zoo/two", "mode": "training", "batch_size": 64}], None),
+        ("V100-SXM2-16GB", ["odd", "LM (batch size 20)", "even"], "even, odd"),
+    ],
+)
+def test_a_neighbour_whose_load_is_a_guess_is_named(
+    estimator: Estimator, kind: str, beside: list[Any], guessed: str | None
+) -> None:
+    placement = parse_placement({"nodes": [{"accelerator": kind}], "shared_with": beside})
+    said = [] if guessed is None else [UNKNOWN_LOAD_WARNING.format(guessed)]
+    for found in (
+        estimator.estimate(JOB, placement).warnings, estimator.matrix([JOB], [placement]).warnings,
+    ):  # fmt: skip
+        assert [text for text in found if text.startswith("How busy")] == said
 
 
 def test_both_jobs_are_answered_and_have_to_fit_together(estimator: Estimator) -> None:

@@ -10,6 +10,7 @@ from perfmodel.placement.fitted import fitted, standing_in
 from perfmodel.placement.sharing.colocation import (
     Sharing,
     _pair_model,
+    _slowdown_beside,
     basis_of_pair,
     family_of,
     interval_factors,
@@ -100,6 +101,12 @@ def test_twenty_thousand_pairs_take_as_many_calls_as_twenty() -> None:
     assert calls[0] == calls[1]
 
 
+def _forget() -> None:
+    """Let other constants count from now on."""
+    _pair_model.cache_clear()
+    _slowdown_beside.cache_clear()
+
+
 def test_cores_have_a_law_of_their_own() -> None:
     shipped = fitted("colocation")
     cores = {
@@ -112,7 +119,7 @@ def test_cores_have_a_law_of_their_own() -> None:
     }
     job = JobLoad(step_time_s=0.1, family="zoo/ncf training", batch_size=64)
     with standing_in("colocation", {**shipped, "cores": cores}):
-        _pair_model.cache_clear()
+        _forget()
         assert family_of("zoo/ncf", mode="training", kind="cpu-made-up-2c") == "zoo/ncf training"
         assert family_of("zoo/resnet50-v1.5", mode="training", kind="cpu-made-up-2c") is None
         assert family_of("zoo/resnet50-v1.5", mode="training", kind="K80") == "ResNet-50"
@@ -122,4 +129,4 @@ def test_cores_have_a_law_of_their_own() -> None:
         assert slowdown_beside(job, [job], "Xeon-Platinum-8180") == pytest.approx(law)
         assert slowdown_beside(job, [job], "cpu-made-up-2c") > law
         assert slowdown_beside(job, [job], "K80") < law
-    _pair_model.cache_clear()
+    _forget()
