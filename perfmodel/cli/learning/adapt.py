@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from perfmodel.cli.models.publishing import open_registry, publish
+from perfmodel.cli.models.publishing import Published, open_registry, publish
 from perfmodel.cli.options import (
     models_store_option,
     output_options,
@@ -15,6 +17,10 @@ from perfmodel.cli.options import (
     store_options,
 )
 from perfmodel.cli.output import print_json
+from perfmodel.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from perfmodel.features.steps.step import StepSample
 
 
 @click.command()
@@ -29,18 +35,12 @@ def command(profiles: Path, device: str | None, name: str, models: str, as_json:
     Nothing is trained: what the records say of the efficiency of the device corrects its
     predictions and narrows their intervals. Answers for other devices stay as they are.
     """
-    from perfmodel.registry.mirror import local_models
-    from perfmodel.store.artifacts import latest
     from perfmodel.store.profiles import ProfileStore
-    from perfmodel.training.adapt import adapt_model, usable_probes
+    from perfmodel.training.adapt import usable_probes
 
-    here = local_models(models, store_options())
-    promoted = open_registry(models).history(name).serving
-    version = here / name / promoted if promoted else latest(here, name).folder
+    version = serving_version(models, name)
     probes = usable_probes(ProfileStore(profiles), device)
-    made = publish(
-        models, lambda out: adapt_model(version, probes.samples, out), why=f"adapted {version.name}"
-    )
+    made = adapted(models, version, probes.samples)
     counts = Counter(sample.step.accelerator.name for sample in probes.samples)
     if as_json:
         print_json(
@@ -58,3 +58,36 @@ def command(profiles: Path, device: str | None, name: str, models: str, as_json:
     for reason, number in probes.dropped.items():
         click.echo(f"Left out: {number} ({reason}).")
     click.echo(made.sentences)
+
+
+def serving_version(models: str, name: str) -> Path:
+    """Return the folder of the version that serves; of one elsewhere, that of its local copy.
+
+    Raises
+    ------
+    UnknownPredictorError
+        There is no model of that name.
+    InvalidInputError
+        No version of it serves.
+    """
+    from perfmodel.registry.mirror import local_models
+
+    registry = open_registry(models)
+    serving = registry.serving(name)
+    if serving is not None:
+        return registry.versions.fetch(name, serving, local_models(models, store_options()))
+    if name not in registry.versions.names():
+        raise registry.versions.unknown(name, "")
+    raise InvalidInputError(
+        f"No version of {name!r} serves that could take records in; `perfmodel models list` says "
+        "what became of each, and `perfmodel models promote` lets one serve."
+    )
+
+
+def adapted(models: str, version: Path, samples: Sequence[StepSample]) -> Published:
+    """Publish a version of a model with records of devices taken into account."""
+    from perfmodel.training.adapt import adapt_model
+
+    return publish(
+        models, lambda out: adapt_model(version, samples, out), why=f"adapted {version.name}"
+    )
