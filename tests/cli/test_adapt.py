@@ -151,6 +151,21 @@ def test_a_device_with_members_of_its_own_is_refused(models: Path, tmp_path: Pat
     assert "members of its own" in shown.stderr and "perfmodel train" in shown.stderr
 
 
+def test_what_has_members_of_its_own_is_left_out_beside_other_records(
+    profiles: Path, models: Path, tmp_path: Path
+) -> None:
+    both = ProfileStore(Path(shutil.copytree(profiles, tmp_path / "both")))
+    sample = made_up.samples(families=1)[0]
+    both.append(_record(sample.workload, sample.step_time_s), sample.workload.graph)
+    said = json.loads(_adapt(both.folder, models, "--json").stdout)
+    assert said["records"] == {NEW: 2 * len(WIDTHS)}
+    name = sample.workload.accelerator.name
+    assert said["dropped"] == {
+        "too noisy": 1,
+        f"{name} has members of its own, which a fit alone changes": 1,
+    }
+
+
 def test_models_that_cannot_be_adapted_are_refused(profiles: Path, tmp_path: Path) -> None:
     small_model(tmp_path, joint=False)
     shown = _adapt(profiles, tmp_path, code=2)

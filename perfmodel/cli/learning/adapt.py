@@ -40,8 +40,9 @@ def command(profiles: Path, device: str | None, name: str, models: str, as_json:
 
     version = serving_version(models, name)
     probes = usable_probes(ProfileStore(profiles), device)
-    made = adapted(models, version, probes.samples)
-    counts = Counter(sample.step.accelerator.name for sample in probes.samples)
+    made, taken, left_out = adapted(models, version, probes.samples)
+    counts = Counter(sample.step.accelerator.name for sample in taken)
+    dropped = {**probes.dropped, **left_out}
     if as_json:
         print_json(
             {
@@ -49,13 +50,13 @@ def command(profiles: Path, device: str | None, name: str, models: str, as_json:
                 "serves": made.serves,
                 "parent": f"{version.parent.name}/{version.name}",
                 "records": dict(sorted(counts.items())),
-                "dropped": dict(probes.dropped),
+                "dropped": dropped,
             }
         )
         return
     for accelerator, number in sorted(counts.items()):
         click.echo(f"Took into account: {number} records of {accelerator}.")
-    for reason, number in probes.dropped.items():
+    for reason, number in dropped.items():
         click.echo(f"Left out: {number} ({reason}).")
     click.echo(made.sentences)
 
@@ -84,10 +85,33 @@ def serving_version(models: str, name: str) -> Path:
     )
 
 
-def adapted(models: str, version: Path, samples: Sequence[StepSample]) -> Published:
-    """Publish a version of a model with records of devices taken into account."""
-    from perfmodel.training.adapt import adapt_model
+def adapted(
+    models: str, version: Path, samples: Sequence[StepSample]
+) -> tuple[Published, list[StepSample], dict[str, int]]:
+    """Publish a version of a model with records of devices taken into account.
 
-    return publish(
-        models, lambda out: adapt_model(version, samples, out), why=f"adapted {version.name}"
+    Returns
+    -------
+    made : Published
+    taken : list of StepSample
+        The records that it has taken in.
+    left_out : dict of str to int
+        Why it has not taken others in, with their number.
+
+    Raises
+    ------
+    InvalidInputError
+        It can take none of them in.
+    """
+    from perfmodel.training.adapt import adapt_model, adaptable, reasons
+
+    taken, left_out = adaptable(version, samples)
+    if not taken:
+        raise InvalidInputError(
+            f"Of these records {version.name} can take none in: {reasons(left_out)}. `perfmodel "
+            "train` learns from them."
+        )
+    made = publish(
+        models, lambda out: adapt_model(version, taken, out), why=f"adapted {version.name}"
     )
+    return made, taken, left_out

@@ -188,11 +188,12 @@ def _adapt(out: Path, name: str, models: str) -> dict[str, Any]:
 
     try:
         probes = usable_probes(ProfileStore(out), name)
-        made = adapted(models, serving_version(models, "default"), probes.samples)
+        version = serving_version(models, "default")
+        made, taken, _ = adapted(models, version, probes.samples)
     except PerfModelError as error:
         tell(f"The model was not adapted: {error}")
         return {"adapted": None, "serves": False}
-    tell(f"The model took {len(probes.samples)} records into account. {made.sentences}")
+    tell(f"The model took {len(taken)} records into account. {made.sentences}")
     return {"adapted": made.place, "serves": made.serves}
 
 
