@@ -44,7 +44,7 @@ def shadow(
     """
     registry = open_registry(models)
     name, number = named_version(version)
-    manifest = registry.versions.manifest(name, number)
+    registry.versions.manifest(name, number)  # no database is made for a version that is not there
     from perfmodel.shadow.shadow_report import read_report
     from perfmodel.shadow.starting import begin_shadow
 
@@ -52,8 +52,7 @@ def shadow(
     with opened(database) as connections:
         if start:
             begin_shadow(registry, connections, name, number, why=why)
-        trained_at = str(manifest.get("created_at", ""))
-        found = read_report(connections, f"{name}/{number}", against=other, trained_at=trained_at)
+        found = read_report(connections, registry, name, number, against=other)
     if as_json:
         print_json(asdict(found))
     else:
