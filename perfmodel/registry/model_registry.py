@@ -180,7 +180,7 @@ class ModelRegistry:
         Parameters
         ----------
         force : bool
-            Even if it was refused.
+            Even if it was refused, and be it a shadow since.
         check : callable
             Raises what is wrong with it beyond its files.
 
@@ -284,13 +284,12 @@ class ModelRegistry:
     def _check_promotable(self, name: str, version: str, *, force: bool) -> None:
         self.versions.manifest(name, version)
         history = self.history(name)
-        state = history.states.get(version)
         _refuse_deleted(name, version, history)
-        if state is State.REFUSED and not force:
-            why = next(c.why for c in reversed(history.changes) if c.version == version)
+        refusal = history.refusals.get(version)
+        if refusal is not None and not force:
             raise InvalidInputError(
-                f"{name}/{version} was refused: {why or 'no reason is stated'}. To let it serve "
-                "all the same, force it."
+                f"{name}/{version} was refused: {refusal.why or 'no reason is stated'}. To let it "
+                "serve all the same, force it."
             )
 
     def _let_serve(self, name: str, version: str, action: str, why: str) -> Change:
