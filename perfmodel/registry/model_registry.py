@@ -85,6 +85,25 @@ class ModelRegistry:
         history = self.history(name)
         return next(iter(history.may_serve(self._sound(name))), None)
 
+    def that_serves(self, name: str) -> str:
+        """Return name and version of what answers.
+
+        Raises
+        ------
+        UnknownPredictorError
+            There is no model of that name.
+        InvalidInputError
+            No version of it serves.
+        """
+        serving = self.serving(name)
+        if serving is not None:
+            return f"{name}/{serving}"
+        self._there(name)
+        raise InvalidInputError(
+            f"No version of {name!r} serves. `perfmodel models list` says what became of each, and "
+            "`perfmodel models promote` lets one serve."
+        )
+
     def listed(self, name: str, history: History | None = None) -> list[Listed]:
         """Return every version of a model, newest first; those that are being written are none."""
         history, versions = history or self.history(name), self.versions.versions(name)

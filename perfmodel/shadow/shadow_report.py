@@ -11,6 +11,7 @@ from typing import NamedTuple
 from perfmodel.client.shadowing import ShadowGroup, ShadowQuestion, ShadowReport
 from perfmodel.registry.model_registry import ModelRegistry
 from perfmodel.registry.states import State
+from perfmodel.store.artifacts import named_version
 from perfmodel.store.shadow.comparisons import Comparison, ComparisonStore, Measured
 from perfmodel.store.shadow.shadow_runs import ShadowRun, ShadowRunStore
 from perfmodel.store.sql.connections import Connections
@@ -46,7 +47,7 @@ def read_report(
     connections : Connections
         To the database of the service.
     against : str or None
-        Name and version of the other; None: the one that it was compared with last.
+        The other, as :func:`.named_version` reads it; None: the one that it was compared with last.
 
     Raises
     ------
@@ -59,7 +60,7 @@ def read_report(
     is_shadow = registry.history(name).states.get(version) is State.SHADOW
     model = f"{name}/{version}"
     store, run = ComparisonStore(connections), ShadowRunStore(connections).find(model)
-    against = against or store.last_against(model)
+    against = "/".join(named_version(against)) if against else store.last_against(model)
     return summed_up(
         model,
         against,

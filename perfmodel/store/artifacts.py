@@ -213,6 +213,18 @@ def manifest_bytes(body: Mapping[str, Any]) -> bytes:
     return (full + "\n").encode()
 
 
+def named_version(version: str) -> tuple[str, str]:
+    """Return name and version of what somebody names; a version alone is one of ``default``.
+
+    Examples
+    --------
+    >>> named_version("mine/3"), named_version("3")
+    (('mine', '3'), ('default', '3'))
+    """
+    name, slash, number = version.rpartition("/")
+    return (name, number) if slash else ("default", version)
+
+
 def is_safe_name(name: str) -> bool:
     """Tell whether a name can be that of a model, a version or a file of one."""
     return _SAFE_NAME.fullmatch(name) is not None

@@ -72,17 +72,11 @@ def serving_version(models: str, name: str) -> Path:
         No version of it serves.
     """
     from perfmodel.registry.mirror import local_models
+    from perfmodel.store.artifacts import named_version
 
     registry = open_registry(models)
-    serving = registry.serving(name)
-    if serving is not None:
-        return registry.versions.fetch(name, serving, local_models(models, store_options()))
-    if name not in registry.versions.names():
-        raise registry.versions.unknown(name, "")
-    raise InvalidInputError(
-        f"No version of {name!r} serves that could take records in; `perfmodel models list` says "
-        "what became of each, and `perfmodel models promote` lets one serve."
-    )
+    here = local_models(models, store_options())
+    return registry.versions.fetch(*named_version(registry.that_serves(name)), here)
 
 
 def adapted(
