@@ -45,4 +45,5 @@ def test_a_folder_has_its_name_however_it_is_put(
 ) -> None:
     folder = write_profiles(world.folder / "records", FEW[:2])
     monkeypatch.chdir(folder)
-    assert _sources(world, Path("."), folder, Path("../records")) == ["records/made-up-cpu"]
+    for put in ((Path("."),), (Path("."), folder, Path("../records"))):
+        assert _sources(world, *put) == ["records/made-up-cpu"]
