@@ -33,7 +33,8 @@ def command(profiles: Path, device: str | None, name: str, models: str, as_json:
     """Take a few profiles of a device into account, as a new version of a trained model.
 
     Nothing is trained: what the records say of the efficiency of the device corrects its
-    predictions and narrows their intervals. Answers for other devices stay as they are.
+    predictions and their intervals, most of which become narrower and some wider. Answers for other
+    devices stay as they are.
     """
     from perfmodel.store.profiles import ProfileStore
     from perfmodel.training.adapt import usable_probes
