@@ -30,7 +30,7 @@ from service.access.key_file import KeyFile
 from service.app import create_app
 from service.http import logs
 from service.http.connections import check_free, hold_many_connections, parser
-from service.retraining.keeper import rules_of
+from service.retraining.keeper import rules_of, stated_sources
 from service.settings import Settings, read_settings
 
 logger = logging.getLogger(__name__)
@@ -78,12 +78,12 @@ def limits_of(app: FastAPI) -> list[str]:
             "No trained model is in PERFMODEL_MODELS: answers are those of the analytical model, "
             "and say so."
         )
-    data = app.state.settings.data
-    if data is not None and not data.is_dir():
-        found.append(
-            f"PERFMODEL_DATA is {str(data)!r}, which is no folder: no retraining can be done here "
-            "until it is one."
-        )
+    found += [
+        f"{variable} is {str(folder)!r}, which is no folder: no retraining can be done here until "
+        "it is one."
+        for variable, folder in stated_sources(app.state.settings)
+        if not folder.is_dir()
+    ]
     if importlib.util.find_spec("torch") is None:
         found.append(
             "PyTorch is not installed (pip install 'perfmodel[train]'): no model is captured here. "

@@ -85,6 +85,25 @@ class ModelRegistry:
         history = self.history(name)
         return next(iter(history.may_serve(self._sound(name))), None)
 
+    def that_serves(self, name: str) -> str:
+        """Return name and version of what answers.
+
+        Raises
+        ------
+        UnknownPredictorError
+            There is no model of that name.
+        InvalidInputError
+            No version of it serves.
+        """
+        serving = self.serving(name)
+        if serving is not None:
+            return f"{name}/{serving}"
+        self._there(name)
+        raise InvalidInputError(
+            f"No version of {name!r} serves. `perfmodel models list` says what became of each, and "
+            "`perfmodel models promote` lets one serve."
+        )
+
     def listed(self, name: str, history: History | None = None) -> list[Listed]:
         """Return every version of a model, newest first; those that are being written are none."""
         history, versions = history or self.history(name), self.versions.versions(name)
@@ -180,7 +199,7 @@ class ModelRegistry:
         Parameters
         ----------
         force : bool
-            Even if it was refused.
+            Even if it was refused, and be it a shadow since.
         check : callable
             Raises what is wrong with it beyond its files.
 
@@ -284,13 +303,12 @@ class ModelRegistry:
     def _check_promotable(self, name: str, version: str, *, force: bool) -> None:
         self.versions.manifest(name, version)
         history = self.history(name)
-        state = history.states.get(version)
         _refuse_deleted(name, version, history)
-        if state is State.REFUSED and not force:
-            why = next(c.why for c in reversed(history.changes) if c.version == version)
+        refusal = history.refusals.get(version)
+        if refusal is not None and not force:
             raise InvalidInputError(
-                f"{name}/{version} was refused: {why or 'no reason is stated'}. To let it serve "
-                "all the same, force it."
+                f"{name}/{version} was refused: {refusal.why or 'no reason is stated'}. To let it "
+                "serve all the same, force it."
             )
 
     def _let_serve(self, name: str, version: str, action: str, why: str) -> Change:

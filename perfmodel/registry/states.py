@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -79,7 +79,7 @@ class Change(ModelChange):
         """
         try:
             body = json.loads(content)
-            known = {field.name for field in fields(cls)}
+            known = {one.name for one in fields(cls)}
             change = cls(**{k: v for k, v in body.items() if k in known})
             change = _with_state(change)
             sound = change.to_bytes() == content and change.file_name == file_name
@@ -115,6 +115,8 @@ class History:
     served : tuple of str
         Versions to go back to, and at the end the one that serves; empty as long as none was
         ever promoted.
+    refusals : mapping of str to Change
+        Of versions that were refused and did not serve since, whatever else they are by now.
     damaged : tuple of str
         What is wrong with changes that do not count.
     """
@@ -122,6 +124,7 @@ class History:
     changes: tuple[Change, ...] = ()
     states: Mapping[str, State]
     served: tuple[str, ...] = ()
+    refusals: Mapping[str, Change] = field(default_factory=dict)
     damaged: tuple[str, ...] = ()
 
     @property
@@ -187,6 +190,7 @@ def fold(changes: Iterable[Change], damaged: Sequence[str] = ()) -> History:
     ordered = sorted(changes, key=lambda one: (one.sequence, one.change_id))
     states: dict[str, State] = {}
     served: list[str] = []
+    refusals: dict[str, Change] = {}
     for change in ordered:
         if change.state is State.SERVING:
             before = served[-1] if served else change.previous
@@ -194,12 +198,19 @@ def fold(changes: Iterable[Change], damaged: Sequence[str] = ()) -> History:
             if before is not None:
                 states[before] = State.RETIRED
             states[change.version] = State.SERVING
+            refusals.pop(change.version, None)
         elif not served or served[-1] != change.version:
             states[change.version] = change.state
+            if change.state is State.REFUSED:
+                refusals[change.version] = change
             if change.state in (State.DELETED, State.REFUSED):
                 served = [version for version in served if version != change.version]
     return History(
-        changes=tuple(ordered), states=states, served=tuple(served), damaged=tuple(damaged)
+        changes=tuple(ordered),
+        states=states,
+        served=tuple(served),
+        refusals=refusals,
+        damaged=tuple(damaged),
     )
 
 

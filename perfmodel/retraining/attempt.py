@@ -387,8 +387,8 @@ def _ending_of(version: str | None, verdict: Verdict, reason: str | None) -> End
 
 def _nothing_to_judge_on(serving: str | None) -> Verdict:
     why = (
-        "There is nothing to judge it on: no measured step was kept back, and the version that "
-        "serves has learned from other records. Promote it by hand, or measure more jobs."
+        "There is nothing to judge it on: hardly a measured step was kept back, and the version "
+        "that serves has learned from other records. Promote it by hand, or measure more jobs."
     )
     return Verdict(
         accepted=False, state=State.CANDIDATE, serving=serving, why=why,

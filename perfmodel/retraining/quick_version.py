@@ -8,11 +8,9 @@ from pathlib import Path
 
 from perfmodel.errors import TrainingError
 from perfmodel.features.steps.step import StepSample
-from perfmodel.predictors.folds import unit_hash
-from perfmodel.predictors.serving.serving import JOINT_KINDS
 from perfmodel.predictors.serving.serving_parts import JOINT
 from perfmodel.store.artifacts import Artifact, read_artifact
-from perfmodel.training.adapt import MOST_RECORDS, adapt_model
+from perfmodel.training.adapt import adapt_model, adaptable
 from perfmodel.training.learned_steps import read_fitted, step_key
 
 
@@ -69,29 +67,11 @@ def records_since(
 ) -> tuple[list[StepSample], dict[str, int]]:
     """Return the steps that a version can take in and was not fitted on, and why not others.
 
-    Of a version that did not note what it was fitted on, they are those of devices that its joint
-    predictor has not learned.
+    The first are as :func:`~perfmodel.training.adapt.adaptable` takes them. Of a version that did
+    not note what it was fitted on, they are those of devices that its joint predictor has not
+    learned.
     """
-    artifact = read_artifact(base)
-    left_out: Counter[str] = Counter()
-    taken: dict[str, list[StepSample]] = {}
-    for one in _not_fitted(artifact, corpus):
-        device = one.step.accelerator.name
-        if device in artifact.manifest["devices"]:
-            left_out[f"{device} has members of its own, which a fit alone changes"] += 1
-        elif one.step.accelerator.kind not in JOINT_KINDS:
-            left_out[f"the joint predictor does not answer for a {one.step.accelerator.kind}"] += 1
-        else:
-            taken.setdefault(device, []).append(one)
-    found: list[StepSample] = []
-    for device, own in sorted(taken.items()):
-        own.sort(key=lambda one: unit_hash(f"taken in: {step_key(one.model, one.step)}"))
-        found += own[:MOST_RECORDS]
-        if len(own) > MOST_RECORDS:
-            left_out[f"{MOST_RECORDS} of {device} are enough without a fit"] = (
-                len(own) - MOST_RECORDS
-            )
-    return found, dict(left_out)
+    return adaptable(base, _not_fitted(read_artifact(base), corpus))
 
 
 def _not_fitted(artifact: Artifact, corpus: Sequence[StepSample]) -> list[StepSample]:

@@ -8,12 +8,14 @@ from types import MappingProxyType
 from typing import Any
 
 from perfmodel.errors import InvalidInputError
-from perfmodel.json_values import as_flag, as_number, as_object
+from perfmodel.json_values import as_flag, as_number, as_object, shown
 from perfmodel.predictors.registry import PREDICTORS
 from perfmodel.training.gate.evidence import Margins
 
 #: Settings of the joint predictor that may be stated.
 JOINT_SETTINGS = ("epochs", "rounds", "folds")
+#: The largest whole number that every reader of JSON gets as it was written.
+_LARGEST = 2**53 - 1
 _MARGINS = tuple(one.name for one in fields(Margins))
 
 
@@ -139,8 +141,9 @@ def _numbers(
 
 
 def _whole(name: str, value: object, least: int, pointer: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _LARGEST:
         raise InvalidInputError(
-            f"{name} must be a whole number of at least {least}; got {value!r}.", pointer=pointer
+            f"{name} must be a whole number from {least} to {_LARGEST}; got {shown(value)}.",
+            pointer=pointer,
         )
     return value

@@ -9,6 +9,9 @@ from statistics import median
 from typing import NamedTuple
 
 from perfmodel.client.shadowing import ShadowGroup, ShadowQuestion, ShadowReport
+from perfmodel.registry.model_registry import ModelRegistry
+from perfmodel.registry.states import State
+from perfmodel.store.artifacts import named_version
 from perfmodel.store.shadow.comparisons import Comparison, ComparisonStore, Measured
 from perfmodel.store.shadow.shadow_runs import ShadowRun, ShadowRunStore
 from perfmodel.store.sql.connections import Connections
@@ -30,7 +33,12 @@ class _Pair(NamedTuple):
 
 
 def read_report(
-    connections: Connections, model: str, *, against: str | None = None, trained_at: str = ""
+    connections: Connections,
+    registry: ModelRegistry,
+    name: str,
+    version: str,
+    *,
+    against: str | None = None,
 ) -> ShadowReport:
     """Sum up what is known of a version that answers, or did, beside another.
 
@@ -39,27 +47,29 @@ def read_report(
     connections : Connections
         To the database of the service.
     against : str or None
-        The other version; None: the one that it was compared with last.
-    trained_at : str
-        When it was trained, UTC, ISO 8601; empty where that is not known.
+        The other, as :func:`.named_version` reads it; None: the one that it was compared with last.
 
     Raises
     ------
+    UnknownNameError
+        There is no such version.
     StoreError
         The database cannot be read.
     """
+    manifest = registry.versions.manifest(name, version)
+    is_shadow = registry.history(name).states.get(version) is State.SHADOW
+    model = f"{name}/{version}"
     store, run = ComparisonStore(connections), ShadowRunStore(connections).find(model)
-    against = against or store.last_against(model)
-    if against is None:
-        return summed_up(model, None, (), {}, run=run, waiting=store.waiting(model, ""))
+    against = "/".join(named_version(against)) if against else store.last_against(model)
     return summed_up(
         model,
         against,
-        store.of_pair(model, against),
-        store.measured(model, against),
+        store.of_pair(model, against) if against else (),
+        store.measured(model, against) if against else {},
         run=run,
-        waiting=store.waiting(model, against),
-        trained_at=trained_at,
+        is_shadow=is_shadow,
+        waiting=store.waiting(model, against or "") if is_shadow else 0,
+        trained_at=str(manifest.get("created_at", "")),
     )
 
 
@@ -70,6 +80,7 @@ def summed_up(
     measured: Mapping[str, Sequence[Measured]],
     *,
     run: ShadowRun | None = None,
+    is_shadow: bool = True,
     waiting: int = 0,
     trained_at: str = "",
 ) -> ShadowReport:
@@ -80,8 +91,12 @@ def summed_up(
     measured : mapping of str to sequence of Measured
         By the key of their question. Where some were reported since the shadow was trained, the
         question is judged by these alone.
+    is_shadow : bool
+        Whether the first is one by now: another is compared no more.
     waiting : int
         Questions that were not compared yet.
+    trained_at : str
+        When it was trained, UTC, ISO 8601; empty where that is not known.
     """
     pairs = [
         _Pair(one, _question(one, measured.get(one.question, ()), trained_at))
@@ -93,7 +108,7 @@ def summed_up(
     return ShadowReport(
         model=model,
         against=against,
-        stage=_stage(run, waiting),
+        stage=_stage(run, waiting) if is_shadow else "done" if comparisons else "none",
         problem=None if run is None else run.problem,
         waiting=waiting,
         started_at=None if run is None else run.created_at,

@@ -82,17 +82,20 @@ def write_artifact(folder: Path, files: Mapping[str, bytes], manifest: Mapping[s
     Parameters
     ----------
     folder : Path
-        ``models/<name>/<version>``; must not exist.
+        ``models/<name>/<version>``; where that is taken, ``.2``, ``.3`` and so on are appended.
     manifest : mapping
         JSON-able facts: data digest, columns, scores, versions, devices, licence.
+
+    Returns
+    -------
+    Path
+        Where it is.
 
     Raises
     ------
     StoreError
-        A version of that name exists, or the disk refuses.
+        The disk refuses.
     """
-    if folder.exists():
-        raise StoreError(f"The model version {folder} exists already; versions never change.")
     for path in files:
         if path == MANIFEST or not all(_SAFE_NAME.fullmatch(part) for part in path.split("/")):
             raise StoreError(f"{path!r} cannot be the name of a file of an artefact.")
@@ -101,11 +104,19 @@ def write_artifact(folder: Path, files: Mapping[str, bytes], manifest: Mapping[s
         for path, content in sorted(files.items())
     }
     body = {**manifest, "format_version": FORMAT_VERSION, "files": entries}
-    try:
-        write_whole_folder(folder, {**files, MANIFEST: manifest_bytes(body)})
-    except OSError as error:
-        raise StoreError(f"The model version {folder} could not be written: {error}.") from error
-    return folder
+    content = {**files, MANIFEST: manifest_bytes(body)}
+    free, copy = folder, 2
+    while True:
+        try:
+            write_whole_folder(free, content)
+            return free
+        except OSError as error:
+            if not free.is_dir():
+                raise StoreError(
+                    f"The model version {free} could not be written: {error}."
+                ) from error
+        # Somebody else's version, which never changes.
+        free, copy = folder.with_name(f"{folder.name}.{copy}"), copy + 1
 
 
 def read_artifact(folder: Path) -> Artifact:
@@ -200,6 +211,18 @@ def manifest_bytes(body: Mapping[str, Any]) -> bytes:
     digest = hashlib.sha256(text.encode()).hexdigest()
     full = json.dumps({**plain, "digest": digest}, sort_keys=True, allow_nan=False, indent=1)
     return (full + "\n").encode()
+
+
+def named_version(version: str) -> tuple[str, str]:
+    """Return name and version of what somebody names; a version alone is one of ``default``.
+
+    Examples
+    --------
+    >>> named_version("mine/3"), named_version("3")
+    (('mine', '3'), ('default', '3'))
+    """
+    name, slash, number = version.rpartition("/")
+    return (name, number) if slash else ("default", version)
 
 
 def is_safe_name(name: str) -> bool:

@@ -10,12 +10,13 @@ from typing import Any
 from perfmodel.devices.codec import spec_to_dict
 from perfmodel.errors import InvalidInputError, TrainingError, UnknownAcceleratorError
 from perfmodel.features.steps.step import StepSample
+from perfmodel.predictors.folds import unit_hash
 from perfmodel.predictors.joint.joint_store import FACTS, facts_bytes, load_joint
 from perfmodel.predictors.serving.serving import JOINT_KINDS
 from perfmodel.predictors.serving.serving_parts import ADAPTED, JOINT, LEARNED
 from perfmodel.store.artifacts import Artifact, read_artifact, write_artifact
 from perfmodel.store.profiles import ProfileStore
-from perfmodel.training.learned_steps import with_records
+from perfmodel.training.learned_steps import step_key, with_records
 from perfmodel.training.model_card import CARD, model_card
 from perfmodel.training.provenance import corpus_digest, time_now
 from perfmodel.training.samples.corpus import Corpus
@@ -47,7 +48,7 @@ def adapt_model(
     version : Path
         ``<models>/<name>/<version>`` of the model to start from.
     probes : sequence of StepSample
-        At most :data:`MOST_RECORDS` of each device.
+        What :func:`adaptable` takes.
     models : Path
         The folder that holds all models; the new version goes there.
     name : str or None
@@ -64,9 +65,9 @@ def adapt_model(
     Raises
     ------
     InvalidInputError
-        The model has no joint predictor, or the joint predictor does not answer for a device.
+        The model has no joint predictor, or cannot take some of the records in.
     TrainingError
-        No records, or too many of a device.
+        No records.
     DamagedArtifactError
         A file of the model is not what was written.
     StoreError
@@ -76,8 +77,9 @@ def adapt_model(
     artifact.check("")
     by_device = _by_device(probes)
     _check_model(artifact)
-    for device, records in by_device.items():
-        _check_device(artifact, device, records)
+    _, left_out = adaptable(version, probes)
+    if left_out:
+        raise InvalidInputError(f"{artifact.name} cannot take all in: {reasons(left_out)}.")
     joint = load_joint(version / JOINT).forget(by_device).adapt(probes)
     files = {path: (version / path).read_bytes() for path in artifact.manifest["files"]}
     files[f"{JOINT}/{FACTS}"] = facts_bytes(joint)
@@ -87,6 +89,45 @@ def adapt_model(
     manifest["created_at"] = created_at or time_now()
     files[CARD] = model_card(manifest).encode()
     return write_artifact(version_folder(models / manifest["name"], manifest), files, manifest)
+
+
+def adaptable(
+    version: Path, samples: Sequence[StepSample]
+) -> tuple[list[StepSample], dict[str, int]]:
+    """Return the steps that would change answers of a model, and why others are left out.
+
+    Returns
+    -------
+    taken : list of StepSample
+        By device, at most :data:`MOST_RECORDS` of each, chosen by hash.
+    left_out : dict of str to int
+        Reasons, with the number of steps.
+    """
+    devices = read_artifact(version).manifest["devices"]
+    left_out: Counter[str] = Counter()
+    by_device: dict[str, list[StepSample]] = {}
+    for one in samples:
+        device, kind = one.step.accelerator.name, one.step.accelerator.kind
+        if device in devices:
+            left_out[f"{device} has members of its own, which a fit alone changes"] += 1
+        elif kind not in JOINT_KINDS:
+            left_out[f"the joint predictor does not answer for a {kind}"] += 1
+        else:
+            by_device.setdefault(device, []).append(one)
+    taken: list[StepSample] = []
+    for device, own in sorted(by_device.items()):
+        own.sort(key=lambda one: unit_hash(f"taken in: {step_key(one.model, one.step)}"))
+        taken += own[:MOST_RECORDS]
+        if len(own) > MOST_RECORDS:
+            left_out[f"{MOST_RECORDS} of {device} are enough without a fit"] = (
+                len(own) - MOST_RECORDS
+            )
+    return taken, dict(left_out)
+
+
+def reasons(left_out: Mapping[str, int]) -> str:
+    """Say how many steps are left out, and why."""
+    return ", ".join(f"{count} steps ({reason})" for reason, count in left_out.items())
 
 
 def usable_probes(store: ProfileStore, device: str | None = None) -> Corpus:
@@ -137,27 +178,6 @@ def _check_model(artifact: Artifact) -> None:
         raise InvalidInputError(
             f"The model {artifact.name} has no joint predictor, which alone can be adapted. "
             "`perfmodel train --data FOLDER` makes a model that has one."
-        )
-
-
-def _check_device(artifact: Artifact, device: str, records: Sequence[StepSample]) -> None:
-    kind = records[0].step.accelerator.kind
-    if kind not in JOINT_KINDS:
-        raise InvalidInputError(
-            f"{device} is a {kind}: the joint predictor answers for {' and '.join(JOINT_KINDS)} "
-            "devices alone, so that its records would change no answer.",
-            allowed=JOINT_KINDS,
-        )
-    if device in artifact.manifest["devices"]:
-        raise InvalidInputError(
-            f"{device} has members of its own in {artifact.name}, trained on its profiles; "
-            "adapting the joint predictor would change no answer for it. `perfmodel train` learns "
-            "from new profiles of it; --device names another one."
-        )
-    if len(records) > MOST_RECORDS:
-        raise TrainingError(
-            f"There are {len(records)} records of {device}; adapting takes at most "
-            f"{MOST_RECORDS}. From more, `perfmodel train` learns better."
         )
 
 

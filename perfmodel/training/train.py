@@ -257,8 +257,4 @@ def _manifest(
 def version_folder(parent: Path, manifest: Mapping[str, Any]) -> Path:
     """Return the folder of a new version, ``<time>-<data digest>``: newest last by name."""
     stamp = manifest["created_at"].translate({ord(c): None for c in "-:"})
-    version = f"{stamp}-{manifest['data']['digest'][:8]}"
-    folder, copy = parent / version, 2
-    while folder.exists():
-        folder, copy = parent / f"{version}.{copy}", copy + 1
-    return folder
+    return parent / f"{stamp}-{manifest['data']['digest'][:8]}"

@@ -5,13 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import orjson
 
 from perfmodel.errors import PerfModelError
 from perfmodel.estimator import PreparedJob
-from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed_job import ObservedJob, observed_job
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.job_types.job_type import ObservedJobType
@@ -26,6 +24,8 @@ from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.requests import parse_job
 from perfmodel.store.feedback import StoredResidual, Uncompared
+from perfmodel.store.state.observation_feed import MOST_OF_ALL
+from perfmodel.store.state.observation_records import StoredObservation
 from service.answering.answerer import Answerer
 from service.observations.plausibility import kind_of
 from service.observations.predicted_cells import PredictedCells
@@ -40,19 +40,11 @@ _MOST_JOBS, _MOST_LATELY = 4_096, 64
 _MOST_LABEL = 200
 
 
-class _Weighed(NamedTuple):
-    """What was observed of a job by one time, and of others as it was weighed."""
-
-    strangers: Strangers | None
-    job: ObservedJob | None
-
-
 class Comparison:
     """Answers again what was observed, as one version did just before; for one thread.
 
-    What counted then is read by the number of the transaction: observations that came together
-    counted together. What strangers say is taken as it is now; they are heard only of jobs that
-    were not observed.
+    What counted then, of the job and of all others, is read by the number of the transaction:
+    observations that came together counted together.
     """
 
     def __init__(self, answerer: Answerer, state: State) -> None:
@@ -63,7 +55,10 @@ class Comparison:
         self._jobs: LruCache[str, Job] = LruCache(_MOST_JOBS)
         self._classes: LruCache[str, str] = LruCache(_MOST_JOBS)
         self._counted: LruCache[tuple[str, int], tuple[Observation, ...]] = LruCache(_MOST_LATELY)
-        self._weighed: LruCache[tuple[str, int], _Weighed] = LruCache(_MOST_LATELY)
+        self._weighed: LruCache[tuple[str, int], ObservedJob | None] = LruCache(_MOST_LATELY)
+        self._of_all: LruCache[int, Strangers] = LruCache(1)
+        # What was weighed before is known by who it is.
+        self._read: LruCache[StoredObservation, tuple[Observation, ...]] = LruCache(2 * MOST_OF_ALL)
 
     def residual(self, one: Uncompared) -> StoredResidual:
         """Return the residual of an observation; without an answer where there is none.
@@ -115,7 +110,8 @@ class Comparison:
         if job.job_type is not None:
             if not before:
                 return replace(found, reason="Nothing had been observed of the job type.")
-            return _with_answer(found, self._of_type(asked, placement, before))
+            of_type = ObservedJobType.of(self._estimator.core, asked, before, self._strangers(one))
+            return _with_answer(found, answer_of_type(self._estimator.core, of_type, placement))
         core = self._estimator.core
         prepared = core.prepare(asked)
         answer = answer_cell(core, prepared, placement, self._observed(prepared, one, before))
@@ -124,20 +120,39 @@ class Comparison:
     def _observed(
         self, prepared: PreparedJob, one: Uncompared, before: Sequence[Observation]
     ) -> ObservedJob | None:
-        """Return what was known of a job; observations that came together share it."""
-        strangers = self.answerer.observed_jobs.strangers()
-        known = self._weighed.get((prepared.key, one.revision))
-        if known is None or known.strangers is not strangers:
-            job = observed_job(self._estimator.core, prepared, before, strangers)
-            known = _Weighed(strangers, job)
-            self._weighed.put((prepared.key, one.revision), known)
-        return known.job
+        """Return what was known of a job; observations that came together share it.
 
-    def _of_type(
-        self, job: Job, placement: ResolvedPlacement, before: Sequence[Observation]
-    ) -> Estimate:
-        core, strangers = self._estimator.core, self.answerer.observed_jobs.strangers()
-        return answer_of_type(core, ObservedJobType.of(core, job, before, strangers), placement)
+        Strangers are heard where no step had been observed of the job itself.
+        """
+        known = self._weighed.get((prepared.key, one.revision))
+        if known is None:
+            known = observed_job(self._estimator.core, prepared, before)
+            if known is None or not known.observations:
+                strangers = self._strangers(one)
+                known = observed_job(self._estimator.core, prepared, before, strangers)
+            self._weighed.put((prepared.key, one.revision), known)
+        return known
+
+    def _strangers(self, one: Uncompared) -> Strangers | None:
+        """Return what had been observed of all jobs, if anything."""
+        known = self._of_all.get(one.revision)
+        if known is None:
+            counted = self._state.observations.counting(
+                None, most=MOST_OF_ALL, before_revision=one.revision
+            )
+            seen = [each for stored in counted for each in self._readable(stored)]
+            if not seen:
+                return None
+            known = Strangers(self._estimator.core, seen)
+            self._of_all.put(one.revision, known)
+        return known
+
+    def _readable(self, stored: StoredObservation) -> tuple[Observation, ...]:
+        known = self._read.get(stored)
+        if known is None:
+            known = readable_observations([stored])
+            self._read.put(stored, known)
+        return known
 
     def _before(self, one: Uncompared) -> tuple[Observation, ...]:
         family, revision = one.seen.job.family, one.revision

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import subprocess
+from pathlib import Path
 from typing import final
 
 from perfmodel.child_modules import module_command, module_environment
@@ -145,11 +146,22 @@ def command_of(database: str, settings: Settings) -> list[str]:
         "--processes", str(settings.retraining_processes),
         "--engine", settings.retraining_engine,
     ]  # fmt: skip
-    for folder in settings.retraining_profiles.split(":"):
-        command += ["--profiles", folder]
-    for name, path in (("--data", settings.data), ("--runs", settings.retrainings)):
-        if path is not None:
-            command += [name, str(path)]
+    options = {"PERFMODEL_RETRAINING_PROFILES": "--profiles", "PERFMODEL_DATA": "--data"}
+    for variable, folder in stated_sources(settings):
+        command += [options[variable], str(folder)]
+    if settings.retrainings is not None:
+        command += ["--runs", str(settings.retrainings)]
     if settings.retraining_address:
         command += ["--address", settings.retraining_address]
     return command
+
+
+def stated_sources(settings: Settings) -> list[tuple[str, Path]]:
+    """Return the folders that are said to be learned from, each with the variable that says so."""
+    found = []
+    if "retraining_profiles" in settings.model_fields_set:
+        folders = settings.retraining_profiles.split(":")
+        found += [("PERFMODEL_RETRAINING_PROFILES", Path(folder)) for folder in folders]
+    if settings.data is not None:
+        found.append(("PERFMODEL_DATA", settings.data))
+    return found

@@ -300,7 +300,4 @@ class Shadow:
         UnknownNameError
             There is no such version.
         """
-        manifest = registry.versions.manifest(name, version)
-        trained_at = str(manifest.get("created_at", ""))
-        model = f"{name}/{version}"
-        return read_report(self._connections, model, against=against, trained_at=trained_at)
+        return read_report(self._connections, registry, name, version, against=against)

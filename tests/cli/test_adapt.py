@@ -17,6 +17,9 @@ from perfmodel.devices.codec import spec_to_dict
 from perfmodel.features.steps.step import Step
 from perfmodel.graph.workload import Workload
 from perfmodel.records import Measurement, Provenance, StepRecord
+from perfmodel.registry.file_store import open_store
+from perfmodel.registry.model_registry import ModelRegistry
+from perfmodel.registry.states import State
 from perfmodel.store.profiles import ProfileStore
 
 NEW = "Gpu-New"
@@ -105,6 +108,25 @@ def test_the_new_version_answers_for_the_device(profiles: Path, models: Path) ->
     assert any(f"10 records of {NEW} into account" in text for text in answer["warnings"])
 
 
+def test_a_version_that_was_refused_is_not_what_is_adapted(profiles: Path, models: Path) -> None:
+    (served,) = (models / "default").iterdir()
+    registry = ModelRegistry(open_store(models))
+    newer = registry.publish(served, "default")
+    registry.judge("default", newer, State.REFUSED)
+    said = json.loads(_adapt(profiles, models, "--json").stdout)
+    assert (said["parent"], said["serves"]) == (f"default/{served.name}", True)
+
+
+def test_without_a_version_that_serves_there_is_nothing_to_adapt(
+    profiles: Path, models: Path
+) -> None:
+    (only,) = (models / "default").iterdir()
+    waiting = models.with_name("waiting")
+    ModelRegistry(open_store(waiting)).publish(only, "default")
+    shown = _adapt(profiles, waiting, code=2)
+    assert "No version of 'default' serves" in shown.stderr
+
+
 def test_it_tells_what_it_took_and_what_it_left_out(profiles: Path, models: Path) -> None:
     said = _adapt(profiles, models, "--device", NEW).stdout
     assert f"Took into account: 10 records of {NEW}." in said
@@ -127,6 +149,21 @@ def test_a_device_with_members_of_its_own_is_refused(models: Path, tmp_path: Pat
     store.append(_record(sample.workload, sample.step_time_s), sample.workload.graph)
     shown = _adapt(store.folder, models, code=2)
     assert "members of its own" in shown.stderr and "perfmodel train" in shown.stderr
+
+
+def test_what_has_members_of_its_own_is_left_out_beside_other_records(
+    profiles: Path, models: Path, tmp_path: Path
+) -> None:
+    both = ProfileStore(Path(shutil.copytree(profiles, tmp_path / "both")))
+    sample = made_up.samples(families=1)[0]
+    both.append(_record(sample.workload, sample.step_time_s), sample.workload.graph)
+    said = json.loads(_adapt(both.folder, models, "--json").stdout)
+    assert said["records"] == {NEW: 2 * len(WIDTHS)}
+    name = sample.workload.accelerator.name
+    assert said["dropped"] == {
+        "too noisy": 1,
+        f"{name} has members of its own, which a fit alone changes": 1,
+    }
 
 
 def test_models_that_cannot_be_adapted_are_refused(profiles: Path, tmp_path: Path) -> None:

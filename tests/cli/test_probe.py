@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from made_measurements import when_asked
+from small_models import small_model
 
 from perfmodel.cli import cli
 from perfmodel.devices.drivers.device_facts import DeviceFacts
@@ -21,6 +23,9 @@ from perfmodel.profilers.run import MeasureSettings
 from perfmodel.profilers.runtime import MemoryPeak, StepTime, TelemetryReading
 from perfmodel.profilers.runtime.replay import Recording
 from perfmodel.profilers.worker import Success
+from perfmodel.registry.file_store import open_store
+from perfmodel.registry.model_registry import ModelRegistry
+from perfmodel.store.artifacts import read_artifact
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.training.probes import probe_run
 
@@ -57,15 +62,19 @@ def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe_run, "profile_jobs", run)
 
 
+def _command(folder: Path, recording: Path) -> list[str]:
+    jobs = folder / "jobs.json"
+    jobs.write_text('[{"model": "zoo/mlp", "mode": "inference", "batch_size": 4}]')
+    return [
+        "probe", "--device", f"replay:{recording}", "--minutes", "2", "-k", "1",
+        "--jobs", str(jobs), "--out", str(folder / "profiles"),
+        "--models", str(folder / "models"), "--json",
+    ]  # fmt: skip
+
+
 @pytest.mark.usefixtures("_in_this_process")
 def test_a_recorded_card_is_planned_and_measured(tmp_path: Path, recording: Path) -> None:
-    jobs = tmp_path / "jobs.json"
-    jobs.write_text('[{"model": "zoo/mlp", "mode": "inference", "batch_size": 4}]')
-    command = [
-        "probe", "--device", f"replay:{recording}", "--minutes", "2", "-k", "1",
-        "--jobs", str(jobs), "--out", str(tmp_path / "profiles"),
-        "--models", str(tmp_path / "models"), "--json",
-    ]  # fmt: skip
+    command = _command(tmp_path, recording)
     shown = CliRunner().invoke(cli, command)
     assert shown.exit_code == 0, (shown.stdout, shown.stderr)
     said = json.loads(shown.stdout)
@@ -80,3 +89,19 @@ def test_a_recorded_card_is_planned_and_measured(tmp_path: Path, recording: Path
     assert step.power_limit_w == 300.0
     again = json.loads(CliRunner().invoke(cli, command).stdout)
     assert (again["measured"]["finished"], again["measured"]["skipped"]) == (0, 1)
+
+
+@pytest.mark.usefixtures("_in_this_process")
+def test_what_serves_takes_the_records_in(tmp_path: Path, recording: Path) -> None:
+    first = small_model(tmp_path / "models")
+    second = shutil.copytree(first, first.with_name(f"{first.name}.2"))
+    registry = ModelRegistry(open_store(tmp_path / "models"))
+    registry.promote("default", second.name)
+    registry.promote("default", first.name)
+    shown = CliRunner().invoke(cli, _command(tmp_path, recording))
+    assert shown.exit_code == 0, (shown.stdout, shown.stderr)
+    said = json.loads(shown.stdout)
+    assert read_artifact(Path(said["adapted"])).manifest["parent"] == f"default/{first.name}"
+    # Once one was promoted, another answers when somebody lets it.
+    assert not said["serves"]
+    assert "perfmodel models promote" in shown.stderr

@@ -106,3 +106,9 @@ def test_who_looks_needs_no_public_measurements(
     assert json.loads(_run("retrain", "list", *at, "--json").stdout)["retrainings"] == []
     said = _run("retrain", *at, "--later", code=2).stderr
     assert "PERFMODEL_DATA is 'nowhere', which is no folder" in said
+
+
+def test_a_mistyped_folder_of_records_is_refused_beside_a_right_one(at: list[str]) -> None:
+    folders = ["--profiles", "profiles", "--profiles", "profils"]
+    said = _run("retrain", "work", "--until-idle", *at, *folders, code=2).stderr
+    assert "--profiles or PERFMODEL_RETRAINING_PROFILES is 'profils', which is no folder" in said

@@ -127,6 +127,11 @@ def test_a_refused_version_needs_force(registry: ModelRegistry) -> None:
     registry.judge("default", "3", State.REFUSED, why="worse on T4")
     with pytest.raises(InvalidInputError, match="refused: worse on T4"):
         registry.promote("default", "3")
+    # To be a shadow, or to wait, takes nothing of that back.
+    for state in (State.SHADOW, State.CANDIDATE):
+        registry.judge("default", "3", state, why="look")
+        with pytest.raises(InvalidInputError, match="refused: worse on T4"):
+            registry.promote("default", "3")
     registry.promote("default", "3", force=True)
     assert registry.serving("default") == "3"
     before = registry.history("default").changes

@@ -74,6 +74,7 @@ app_of_worker()
         "PERFMODEL_DATABASE": f"sqlite:///{tmp_path}/a.db",
         "PERFMODEL_MODELS": str(tmp_path),
         "PERFMODEL_DATA": str(tmp_path / "tables"),
+        "PERFMODEL_RETRAINING_PROFILES": f"{tmp_path}:{tmp_path}/profils",
     }
     told = subprocess.run(
         [sys.executable, "-c", program], env={**os.environ, **settings},
@@ -84,6 +85,7 @@ app_of_worker()
         "PyTorch is not installed",
         "No trained model is in PERFMODEL_MODELS",
         f"PERFMODEL_DATA is '{tmp_path}/tables', which is no folder",
+        f"PERFMODEL_RETRAINING_PROFILES is '{tmp_path}/profils', which is no folder",
     ):
         assert any(said in line for line in warnings)
 

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
+import made_up_versions
 import pytest
+from migrated import migrated_sqlite
 
-from perfmodel.shadow.shadow_report import summed_up
-from perfmodel.store.shadow.comparisons import Comparison, Measured
+from perfmodel.registry.file_store import open_store
+from perfmodel.registry.model_registry import ModelRegistry
+from perfmodel.shadow.shadow_report import read_report, summed_up
+from perfmodel.shadow.starting import begin_shadow
+from perfmodel.store.shadow.asked_questions import AskedQuestion, AskedQuestionStore
+from perfmodel.store.shadow.comparisons import Comparison, ComparisonStore, Measured
 from perfmodel.store.shadow.shadow_runs import ShadowRun
+from perfmodel.store.sql.connections import Connections
 
 ONE = Comparison(
     question="a", label="timm/resnet50 training batch 64", device="T4", mode="training",
@@ -92,3 +100,35 @@ def test_a_job_type_has_nothing_but_its_answers() -> None:
 def test_the_stage_says_what_is_to_come(run: ShadowRun | None, waiting: int, stage: str) -> None:
     found = summed_up("v/2", None, [], {}, run=run, waiting=waiting)
     assert (found.stage, found.groups, found.waiting) == (stage, (), waiting)
+
+
+@pytest.mark.parametrize(("pairs", "stage"), [([], "none"), ([ONE], "done")])
+def test_what_is_no_shadow_any_more_waits_for_nothing(
+    pairs: list[Comparison], stage: str, tmp_path: Path
+) -> None:
+    made_up_versions.version(tmp_path, "1")
+    made_up_versions.version(tmp_path, "2")
+    registry = ModelRegistry(open_store(tmp_path))
+    registry.promote("default", "1")
+    connections = Connections(migrated_sqlite(tmp_path))
+    asked = AskedQuestionStore(connections, most=3, most_bytes=1_000)
+    asked.put([AskedQuestion(content="a"), AskedQuestion(content="b")])
+    begin_shadow(registry, connections, "default", "2")
+    if pairs:
+        ComparisonStore(connections).add(
+            "default/2",
+            "default/1",
+            [replace(one, question=asked.newest()[0].key) for one in pairs],
+        )
+
+    def report() -> tuple[str, int]:
+        found = read_report(connections, registry, "default", "2")
+        return found.stage, found.waiting
+
+    assert report() == ("waiting", 2 - len(pairs))
+    registry.promote("default", "2")
+    assert report() == (stage, 0)
+    asked.put([AskedQuestion(content="c")])
+    registry.rollback("default")
+    assert report() == (stage, 0)
+    connections.close()

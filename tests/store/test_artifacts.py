@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -36,9 +37,29 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 def test_versions_never_change(tmp_path: Path) -> None:
-    write_artifact(tmp_path / "n" / "1", FILES, {})
-    with pytest.raises(StoreError, match="never change"):
-        write_artifact(tmp_path / "n" / "1", FILES, {})
+    first = write_artifact(tmp_path / "n" / "1", FILES, {"seed": 0})
+    found = [write_artifact(tmp_path / "n" / "1", FILES, {"seed": seed}) for seed in (1, 2)]
+    assert [path.name for path in found] == ["1.2", "1.3"]
+    assert [read_artifact(path).manifest["seed"] for path in (first, *found)] == [0, 1, 2]
+    assert sorted(path.name for path in (tmp_path / "n").iterdir()) == ["1", "1.2", "1.3"]
+
+
+def test_of_two_that_write_one_version_at_the_same_time_none_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = os.rename
+
+    def late(source: Path, target: Path) -> None:
+        """Rename once another one has written its version under the very name."""
+        monkeypatch.setattr(os, "rename", rename)
+        write_artifact(tmp_path / "n" / "1", FILES, {"seed": 0})
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", late)
+    made = write_artifact(tmp_path / "n" / "1", FILES, {"seed": 1})
+    assert made.name == "1.2"
+    assert read_artifact(tmp_path / "n" / "1").manifest["seed"] == 0
+    assert read_artifact(made).manifest["seed"] == 1
 
 
 @pytest.mark.parametrize("path", ["../x", "/x", "a/../b", "manifest.json", ".hidden", "a//b"])

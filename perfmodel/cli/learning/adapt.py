@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from perfmodel.cli.models.publishing import open_registry, publish
+from perfmodel.cli.models.publishing import Published, open_registry, publish
 from perfmodel.cli.options import (
     models_store_option,
     output_options,
@@ -15,6 +17,10 @@ from perfmodel.cli.options import (
     store_options,
 )
 from perfmodel.cli.output import print_json
+from perfmodel.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from perfmodel.features.steps.step import StepSample
 
 
 @click.command()
@@ -27,21 +33,17 @@ def command(profiles: Path, device: str | None, name: str, models: str, as_json:
     """Take a few profiles of a device into account, as a new version of a trained model.
 
     Nothing is trained: what the records say of the efficiency of the device corrects its
-    predictions and narrows their intervals. Answers for other devices stay as they are.
+    predictions and their intervals, most of which become narrower and some wider. Answers for other
+    devices stay as they are.
     """
-    from perfmodel.registry.mirror import local_models
-    from perfmodel.store.artifacts import latest
     from perfmodel.store.profiles import ProfileStore
-    from perfmodel.training.adapt import adapt_model, usable_probes
+    from perfmodel.training.adapt import usable_probes
 
-    here = local_models(models, store_options())
-    promoted = open_registry(models).history(name).serving
-    version = here / name / promoted if promoted else latest(here, name).folder
+    version = serving_version(models, name)
     probes = usable_probes(ProfileStore(profiles), device)
-    made = publish(
-        models, lambda out: adapt_model(version, probes.samples, out), why=f"adapted {version.name}"
-    )
-    counts = Counter(sample.step.accelerator.name for sample in probes.samples)
+    made, taken, left_out = adapted(models, version, probes.samples)
+    counts = Counter(sample.step.accelerator.name for sample in taken)
+    dropped = {**probes.dropped, **left_out}
     if as_json:
         print_json(
             {
@@ -49,12 +51,62 @@ def command(profiles: Path, device: str | None, name: str, models: str, as_json:
                 "serves": made.serves,
                 "parent": f"{version.parent.name}/{version.name}",
                 "records": dict(sorted(counts.items())),
-                "dropped": dict(probes.dropped),
+                "dropped": dropped,
             }
         )
         return
     for accelerator, number in sorted(counts.items()):
         click.echo(f"Took into account: {number} records of {accelerator}.")
-    for reason, number in probes.dropped.items():
+    for reason, number in dropped.items():
         click.echo(f"Left out: {number} ({reason}).")
     click.echo(made.sentences)
+
+
+def serving_version(models: str, name: str) -> Path:
+    """Return the folder of the version that serves; of one elsewhere, that of its local copy.
+
+    Raises
+    ------
+    UnknownPredictorError
+        There is no model of that name.
+    InvalidInputError
+        No version of it serves.
+    """
+    from perfmodel.registry.mirror import local_models
+    from perfmodel.store.artifacts import named_version
+
+    registry = open_registry(models)
+    here = local_models(models, store_options())
+    return registry.versions.fetch(*named_version(registry.that_serves(name)), here)
+
+
+def adapted(
+    models: str, version: Path, samples: Sequence[StepSample]
+) -> tuple[Published, list[StepSample], dict[str, int]]:
+    """Publish a version of a model with records of devices taken into account.
+
+    Returns
+    -------
+    made : Published
+    taken : list of StepSample
+        The records that it has taken in.
+    left_out : dict of str to int
+        Why it has not taken others in, with their number.
+
+    Raises
+    ------
+    InvalidInputError
+        It can take none of them in.
+    """
+    from perfmodel.training.adapt import adapt_model, adaptable, reasons
+
+    taken, left_out = adaptable(version, samples)
+    if not taken:
+        raise InvalidInputError(
+            f"Of these records {version.name} can take none in: {reasons(left_out)}. `perfmodel "
+            "train` learns from them."
+        )
+    made = publish(
+        models, lambda out: adapt_model(version, taken, out), why=f"adapted {version.name}"
+    )
+    return made, taken, left_out

@@ -14,9 +14,10 @@ from perfmodel.cli.options import (
     FOLDER,
     FiniteRange,
     device_option,
-    models_option,
+    models_store_option,
     output_options,
     retry_options,
+    store_options,
 )
 from perfmodel.cli.output import duration, percent, print_json, tell
 from perfmodel.cli.progress_bar import ProgressBar
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 @retry_options
 @click.option("--service", metavar="URL", help="Service that is to answer for the device.")
 @click.option("--key", envvar="PERFMODEL_KEY", help="Key of the service. [default: PERFMODEL_KEY]")
-@models_option
+@models_store_option
 @output_options
 def command(
     device: str,
@@ -64,7 +65,7 @@ def command(
     retry_noisy: bool,
     service: str | None,
     key: str | None,
-    models: Path,
+    models: str,
     as_json: bool,
 ) -> None:
     """Calibrate a device of this machine: look, plan, measure, adapt, and tell a service.
@@ -91,17 +92,18 @@ def command(
     if not steps:
         tell("Nothing was measured; the lines above say why.")
         click.get_current_context().exit(EXIT_FAILED)
-    said["adapted"] = _adapt(out, found.accelerator.name, models)
+    said |= _adapt(out, found.accelerator.name, models)
     said["service"] = None if service is None else _tell(service, key, found, steps)
     if as_json:
         print_json({**said, "folder": str(out)})
 
 
-def _plan(spec: AcceleratorSpec, count: int, jobs: Path | None, models: Path) -> tuple[Probe, ...]:
+def _plan(spec: AcceleratorSpec, count: int, jobs: Path | None, models: str) -> tuple[Probe, ...]:
     from perfmodel.cli.learning.probe_plan import listed_jobs, model_for
+    from perfmodel.registry.mirror import local_models
     from perfmodel.training.probes.probe_candidates import plan_probes
 
-    model = model_for(models, spec)
+    model = model_for(local_models(models, store_options()), spec)
     plan = plan_probes(
         spec,
         count,
@@ -178,20 +180,21 @@ class _Shown:
         )
 
 
-def _adapt(out: Path, name: str, models: Path) -> str | None:
-    """Adapt the installed model, or say why it cannot be: the records are there either way."""
-    from perfmodel.store.artifacts import latest
+def _adapt(out: Path, name: str, models: str) -> dict[str, Any]:
+    """Adapt the version that serves, or say why not: the records are there either way."""
+    from perfmodel.cli.learning.adapt import adapted, serving_version
     from perfmodel.store.profiles import ProfileStore
-    from perfmodel.training.adapt import adapt_model, usable_probes
+    from perfmodel.training.adapt import usable_probes
 
     try:
         probes = usable_probes(ProfileStore(out), name)
-        folder = adapt_model(latest(models, "default").folder, probes.samples, models)
+        version = serving_version(models, "default")
+        made, taken, _ = adapted(models, version, probes.samples)
     except PerfModelError as error:
         tell(f"The model was not adapted: {error}")
-        return None
-    tell(f"The model took {len(probes.samples)} records into account; it is in {folder}.")
-    return str(folder)
+        return {"adapted": None, "serves": False}
+    tell(f"The model took {len(taken)} records into account. {made.sentences}")
+    return {"adapted": made.place, "serves": made.serves}
 
 
 def _tell(

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfmodel.cli.failures import EXIT_FAILED
-from perfmodel.cli.models.publishing import named_version, open_registry, why_option
+from perfmodel.cli.models.publishing import open_registry, why_option
 from perfmodel.cli.models.shadow import refuse, shadow
 from perfmodel.cli.options import FiniteRange, models_store_option, output_options, store_options
 from perfmodel.cli.output import percent, print_facts, print_json, print_table
-from perfmodel.errors import InvalidInputError
+from perfmodel.store.artifacts import named_version
 
 if TYPE_CHECKING:
     from perfmodel.registry.model_registry import ModelRegistry
@@ -103,7 +103,8 @@ def diff(before: str, after: str | None, models: str, as_json: bool) -> None:
     from perfmodel.registry.differences import differences
 
     registry = open_registry(models)
-    first, second = (before, after) if after else (_serving(registry, before), before)
+    name, _ = named_version(before)
+    first, second = (before, after) if after else (registry.that_serves(name), before)
     found = differences(
         *(registry.versions.manifest(*named_version(one)) for one in (first, second))
     )
@@ -171,14 +172,6 @@ def collect(name: str, keep: int, pinned_days: float, why: str, models: str, as_
         print_json({"name": name, "removed": removed})
     else:
         print(f"Deleted: {', '.join(removed) or 'nothing'}.")
-
-
-def _serving(registry: ModelRegistry, beside: str) -> str:
-    name, _ = named_version(beside)
-    serving = registry.serving(name)
-    if serving is None:
-        raise InvalidInputError(f"No version of {name!r} serves; name two versions to compare.")
-    return f"{name}/{serving}"
 
 
 def _check(registry: ModelRegistry, name: str, version: str) -> None:

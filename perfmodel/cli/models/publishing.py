@@ -22,18 +22,6 @@ if TYPE_CHECKING:
 why_option = click.option("--why", default="", help="The reason, kept with the change.")
 
 
-def named_version(version: str) -> tuple[str, str]:
-    """Return name and version of what a command was given.
-
-    Examples
-    --------
-    >>> named_version("mine/3"), named_version("3")
-    (('mine', '3'), ('default', '3'))
-    """
-    name, slash, number = version.rpartition("/")
-    return (name, number) if slash else ("default", version)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Published:
     """A version that was made.

@@ -77,7 +77,7 @@ def workplace(where: Where) -> Workplace:
     Raises
     ------
     InvalidInputError
-        The folder of public measurements is not there.
+        A folder that is stated is not there.
     """
     from perfmodel.retraining.data.sources import DataSources
     from perfmodel.retraining.workplace import Workplace, usual_folder
@@ -88,6 +88,12 @@ def workplace(where: Where) -> Workplace:
             f"--data or PERFMODEL_DATA is {str(where['data'])!r}, which is no folder. Name the one "
             "of the public measurements, or none to learn from profiles alone."
         )
+    for folder in where["profiles"]:
+        if not folder.is_dir():
+            raise InvalidInputError(
+                f"--profiles or PERFMODEL_RETRAINING_PROFILES is {str(folder)!r}, which is no "
+                "folder. Name those of the records, or none for `profiles`."
+            )
     url, models = url_of(where["database"]), where["models"]
     profiles = where["profiles"] or (Path("profiles"),)
     return Workplace(

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from perfmodel.cli.database import database_option, opened
-from perfmodel.cli.models.publishing import named_version, open_registry, why_option
+from perfmodel.cli.models.publishing import open_registry, why_option
 from perfmodel.cli.options import models_store_option, output_options
 from perfmodel.cli.output import percent, print_facts, print_json, print_table
+from perfmodel.store.artifacts import named_version
 
 if TYPE_CHECKING:
     from perfmodel.client.shadowing import ShadowGroup, ShadowQuestion, ShadowReport
@@ -44,16 +45,14 @@ def shadow(
     """
     registry = open_registry(models)
     name, number = named_version(version)
-    manifest = registry.versions.manifest(name, number)
+    registry.versions.manifest(name, number)  # no database is made for one that is not there
     from perfmodel.shadow.shadow_report import read_report
     from perfmodel.shadow.starting import begin_shadow
 
-    other = "/".join(named_version(against)) if against else None
     with opened(database) as connections:
         if start:
             begin_shadow(registry, connections, name, number, why=why)
-        trained_at = str(manifest.get("created_at", ""))
-        found = read_report(connections, f"{name}/{number}", against=other, trained_at=trained_at)
+        found = read_report(connections, registry, name, number, against=against)
     if as_json:
         print_json(asdict(found))
     else:

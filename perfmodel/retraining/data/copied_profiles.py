@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from perfmodel.errors import StoreError
 from perfmodel.records import StepRecord
@@ -14,6 +15,13 @@ from perfmodel.retraining.data.sources import CAMPAIGNS, is_left_out
 from perfmodel.store.profiles import ProfileStore
 from perfmodel.store.profiles.profile_store import folder_name
 from perfmodel.store.retraining.observed_data import CampaignRecord
+
+
+class DamagedFile(NamedTuple):
+    """A file that holds no records: the source that it is of, and the reason."""
+
+    source: str
+    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,14 +32,14 @@ class CopiedProfiles:
     ----------
     records : mapping of str to tuple of StepRecord
         By source.
-    damaged : mapping of str to str
-        Files that hold no records, with the reason.
+    damaged : mapping of str to DamagedFile
+        Files that hold no records, by their paths.
     left_out : mapping of str to int
         Records of the sources that were left out.
     """
 
     records: Mapping[str, tuple[StepRecord, ...]]
-    damaged: Mapping[str, str]
+    damaged: Mapping[str, DamagedFile]
     left_out: Mapping[str, int]
 
 
@@ -52,7 +60,7 @@ def copy_profiles(
     StoreError
         A folder cannot be read, or the copy cannot be written.
     """
-    damaged: dict[str, str] = {}
+    damaged: dict[str, DamagedFile] = {}
     left_out: dict[str, int] = {}
     folder_of: dict[tuple[str, str, str], str] = {}
     try:
@@ -60,10 +68,12 @@ def copy_profiles(
             for device in _device_folders(folder):
                 records = ProfileStore(folder).steps(device.name, on_damaged=_pass_over)
                 accelerator = records[0].accelerator if records else device.name
-                if is_left_out(f"{folder.name}/{accelerator}", without):
-                    left_out[f"{folder.name}/{accelerator}"] = len(records)
+                source = f"{folder.name}/{accelerator}"
+                if is_left_out(source, without):
+                    left_out[source] = len(records)
                     continue
-                _copy_device(device, into, number, damaged)
+                for path, reason in _copy_device(device, into, number).items():
+                    damaged[path] = DamagedFile(source, reason)
                 for record in records:
                     folder_of.setdefault(_key(record), folder.name)
     except OSError as error:
@@ -108,8 +118,9 @@ def _device_folders(folder: Path) -> list[Path]:
     return [folder / folder_name(device) for device in ProfileStore(folder).devices()]
 
 
-def _copy_device(device: Path, into: Path, number: int, damaged: dict[str, str]) -> None:
-    """Copy the files of a device that can be read."""
+def _copy_device(device: Path, into: Path, number: int) -> dict[str, str]:
+    """Copy the files of a device that can be read; return why others cannot, by their paths."""
+    damaged: dict[str, str] = {}
     alone = into.parent / "alone"
     for group in _groups(device):
         shutil.rmtree(alone, ignore_errors=True)
@@ -130,6 +141,7 @@ def _copy_device(device: Path, into: Path, number: int, damaged: dict[str, str])
                 relative = relative.with_name(f"{number}-{relative.name}")
             _copy(path, into / device.name / relative)
     shutil.rmtree(alone, ignore_errors=True)
+    return damaged
 
 
 def _groups(device: Path) -> list[list[Path]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -109,20 +110,27 @@ def _folders(
     sources: DataSources, campaigns: Sequence[CampaignRecord], left_out: dict[str, str]
 ) -> list[Path]:
     """Return all folders of records: those that are named, and those of campaigns."""
-    folders = {folder.absolute(): folder for folder in sources.profiles if folder.is_dir()}
+    folders: dict[Path, None] = {}
     for folder in sources.profiles:
-        if not folder.is_dir():
+        if folder.is_dir():
+            folders[_named(folder)] = None
+        else:
             left_out[str(folder)] = "there is no such folder"
     for folder_text in sorted({one.folder for one in campaigns}):
         folder = Path(folder_text)
         if folder.is_dir():
-            folders.setdefault(folder.absolute(), folder)
+            folders[_named(folder)] = None
         else:
             names = sorted({one.campaign for one in campaigns if one.folder == folder_text})
             left_out[f"campaigns in {folder_text}"] = (
                 f"this host cannot read the folder; campaigns {', '.join(names)}"
             )
-    return list(folders.values())
+    return list(folders)
+
+
+def _named(folder: Path) -> Path:
+    """Return a folder by its whole path, of which sources have the name, whatever it was put as."""
+    return Path(os.path.abspath(folder))
 
 
 def _profiles(
@@ -135,14 +143,13 @@ def _profiles(
     copied = copy_profiles(folders, into, campaigns, settings.without)
     for source, count in copied.left_out.items():
         left_out[source] = f"as asked for; {count} measurements"
-    for path, reason in copied.damaged.items():
-        device = f"{Path(path).parents[1].name}/{Path(path).parent.name}"
-        if not settings.without_damaged and not is_left_out(device, settings.without):
+    for path, one in copied.damaged.items():
+        if not settings.without_damaged:
             raise TrainingError(
-                f"{path} cannot be learned from: {reason} Restore or remove it, leave out "
-                f"{device!r}, or leave out whatever is damaged (without_damaged)."
+                f"{path} cannot be learned from: {one.reason} Restore or remove it, leave out "
+                f"{one.source!r}, or leave out whatever is damaged (without_damaged)."
             )
-        left_out[path] = reason
+        left_out[path] = one.reason
     taken: list[list[str]] = []
     facts: Facts = {}
     for source, records in copied.records.items():

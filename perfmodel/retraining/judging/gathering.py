@@ -30,6 +30,7 @@ from perfmodel.retraining.judging.version_at_hand import (
 )
 from perfmodel.store.state.database import Database
 from perfmodel.training.fitted_parts import FittedParts
+from perfmodel.training.gate.comparison import LEAST_STEPS
 from perfmodel.training.gate.evidence import Answers, Evidence, JudgingSet
 from perfmodel.training.learned_steps import step_key
 
@@ -63,21 +64,24 @@ def gather(
     """
     new = version_at(candidate)
     old = analytical_version() if serving is None else version_at(serving)
-    sets = [
-        one
-        for one in (
-            frozen_set(data, old),
-            left_out_families(data, new, old),
-            unseen_families(data.corpus, new, old),
-            observed_set(data.newest, old, database),
-        )
-        if one is not None
-    ]
-    for one in sets:
-        progress(f"judged on {one.judged.name!r}: {len(one.judged.keys)} steps")
-    steps = law_steps((*data.kept_back, *data.samples))
-    times = timed((old, new), [one.workload for one in steps])
-    laws = [violations(version, steps) for version in (old, new)]
+    sets = []
+    for one in (
+        frozen_set(data, old),
+        left_out_families(data, new, old),
+        unseen_families(data.corpus, new, old),
+        observed_set(data.newest, old, database),
+    ):
+        if one is None:
+            continue
+        steps = len(one.judged.keys)
+        if steps < LEAST_STEPS:
+            progress(f"not judged on {one.judged.name!r}: {steps} steps are too few")
+            continue
+        sets.append(one)
+        progress(f"judged on {one.judged.name!r}: {steps} steps")
+    laws_of = law_steps((*data.kept_back, *data.samples))
+    times = timed((old, new), [one.workload for one in laws_of])
+    laws = [violations(version, laws_of) for version in (old, new)]
     golden_s = _mixed(old, data, _GOLDEN) if parts is None else parts.golden_s
     off = _golden_rows_off(new, data, golden_s)
     return {

@@ -18,6 +18,10 @@ from perfmodel.features.arrays import FloatArray, IntArray, StrArray
 from perfmodel.training.gate.evidence import DIMENSIONS, Answers, JudgingSet, Margins
 from perfmodel.training.gate.finding import Finding, GroupError
 
+#: Steps on which versions are compared at least: one alone has no spread, and no difference is
+#: beyond what chance explains.
+LEAST_STEPS = 2
+
 
 @dataclass(frozen=True)
 class _Group:
@@ -44,8 +48,7 @@ def group_errors(
     it; ``training`` is what it is given for that.
     """
     errors = [np.abs(np.log(one.time_s / judged.measured_s)) for one in (candidate, serving)]
-    # A step alone has no spread, and no difference is beyond what chance explains.
-    groups = [one for one in _groups(judged, margins.least_steps) if len(one.steps) > 1]
+    groups = [one for one in _groups(judged, margins.least_steps) if len(one.steps) >= LEAST_STEPS]
     # Bonferroni: all intervals of a judging set hold at once with the stated confidence. One of
     # forty groups of a version that is as good would else be called worse more often than not.
     tail = (1 - margins.confidence) / (2 * max(len(groups), 1))

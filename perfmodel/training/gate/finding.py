@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,12 +72,15 @@ class Decision:
         Why not; empty where it may.
     groups : tuple of GroupError
         Every comparison, as far as the candidate could be compared.
+    sets : mapping of str to int
+        Judging sets, with the number of their steps.
     """
 
     candidate: str
     serving: str
     findings: tuple[Finding, ...]
     groups: tuple[GroupError, ...]
+    sets: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def accepted(self) -> bool:
@@ -85,9 +88,11 @@ class Decision:
         return not self.findings
 
     def report(self) -> str:
-        """Return the decision as Markdown: reasons first, then every group."""
+        """Return the decision as Markdown: on how much it rests, reasons, then every group."""
         word = "accepted" if self.accepted else "refused"
-        lines = [f"# {self.candidate}: {word}", "", f"Compared with {self.serving}.", ""]
+        lines = [f"# {self.candidate}: {word}", "", f"Compared with {self.serving} on:", ""]
+        lines += [f"- {name}: {steps} steps" for name, steps in self.sets.items()]
+        lines += ["", "Found against it:" if self.findings else "Nothing was found against it.", ""]
         lines += [f"- {one.check}{_at(one.where)}: {one.detail}" for one in self.findings]
         lines += _table(self.groups)
         return "\n".join(lines) + "\n"

@@ -188,4 +188,5 @@ def decide(
         serving=serving.version,
         findings=tuple(findings),
         groups=tuple(groups),
+        sets={one.name: len(one.keys) for one in judging_sets},
     )

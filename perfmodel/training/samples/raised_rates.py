@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.codec import spec_from_dict
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, StoreError
@@ -27,6 +28,8 @@ from perfmodel.graph.cost.base import OpClass
 from perfmodel.graph.ir import Graph
 from perfmodel.records import Measurement, StepRecord
 
+#: How many times as large a stated fact may be as that of the catalogue: datasheets round.
+MOST_TIMES = 1.1
 #: Models that must be faster than a description allows before it is raised: one may be a mistake.
 LEAST_MODELS = 3
 _PRODUCT = OP_CLASSES.index(OpClass.MATMUL)
@@ -41,8 +44,9 @@ def descriptions(records: Iterable[StepRecord]) -> dict[str, AcceleratorSpec]:
     Raises
     ------
     StoreError
-        A record that describes no device.
+        A record that describes no device, or states other facts of one than the catalogue does.
     """
+    catalogue = {one.name: one for one in Catalog.default()}
     found: dict[str, AcceleratorSpec] = {}
     for record in records:
         name = record.accelerator
@@ -50,10 +54,33 @@ def descriptions(records: Iterable[StepRecord]) -> dict[str, AcceleratorSpec]:
             spec = spec_from_dict(record.provenance.accelerator)
         except InvalidInputError as error:
             raise StoreError(f"The records of {name!r} describe no device: {error}") from error
+        if name in catalogue and not spec.is_measured:
+            _check_facts(name, _facts(spec), _facts(catalogue[name]))
         best = found.setdefault(name, spec)
         if best.is_measured:
             found[name] = best.with_higher_rates(spec)
     return found
+
+
+def _check_facts(name: str, stated: Mapping[str, float], known: Mapping[str, float]) -> None:
+    for fact in sorted(stated.keys() & known.keys()):
+        if not 1 / MOST_TIMES <= stated[fact] / known[fact] <= MOST_TIMES:
+            raise StoreError(
+                f"The records of {name!r} state {fact} {stated[fact]:.4g}, the catalogue "
+                f"{known[fact]:.4g}: they were taken on another device. Measure it under its own "
+                "name, or leave them out."
+            )
+
+
+def _facts(spec: AcceleratorSpec) -> dict[str, float]:
+    """Return what the maker of a device states of it, as far as it is known."""
+    facts = {
+        "memory_bytes": spec.memory_bytes,
+        "bandwidth_bytes_per_s": spec.bandwidth_bytes_per_s,
+        "core_count": spec.core_count,
+        **{f"peak_flops.{rate}": flops for rate, flops in spec.peak_flops.items()},
+    }
+    return {fact: value for fact, value in facts.items() if value}
 
 
 def product_flops(graph: Graph) -> FloatArray:

@@ -12,6 +12,7 @@ from perfmodel.errors import DamagedArtifactError, UnknownNameError
 from perfmodel.registry.differences import differences
 from perfmodel.registry.model_registry import KEPT, PINNED_FOR_DAYS, ModelRegistry
 from perfmodel.registry.states import Change
+from perfmodel.store.artifacts import named_version
 from service.access.access_policy import caller_of
 from service.dispatch.dispatcher import Dispatcher, dispatcher_of
 from service.http.bodies import etagged_response, json_response
@@ -110,20 +111,19 @@ async def diff(
     name: str,
     version: str,
     against: Annotated[
-        str | None, Query(description="Name and version; the one that serves by default.")
+        str | None,
+        Query(description="Name and version; by default the one of that name that serves."),
     ] = None,
 ) -> Response:
     """Compare what two versions learned from, their settings, their scores and their files."""
-    dispatcher = dispatcher_of(request)
-    registry = dispatcher.source.registry
-    before = against or dispatcher.models.serving.version
+    registry = dispatcher_of(request).source.registry
 
     def found() -> dict[str, object]:
-        one, _, number = before.partition("/")
-        old = registry.versions.manifest(one, number)
         new = registry.versions.manifest(name, version)
+        before = named_version(against or registry.that_serves(name))
+        old = registry.versions.manifest(*before)
         return {
-            "before": before,
+            "before": "/".join(before),
             "after": f"{name}/{version}",
             **asdict(differences(old, new)),
         }

@@ -78,6 +78,30 @@ def test_each_is_compared_with_what_was_answered_before_it_counted(
     }
 
 
+def test_other_jobs_are_heard_as_they_were_before_it_counted(
+    reported: Reported, cluster: Drifting
+) -> None:
+    card = CARDS[0]
+    answers = [cluster.predicted(job, card)["step_time_s"] for job in JOBS[:5]]
+
+    def report(first: int, last: int) -> None:
+        seen = [
+            {"job": JOBS[at], "placement": card, "step_time_s": 1.6 * answers[at], "key": f"k{at}"}
+            for at in range(first, last)
+        ]
+        body = {"observations": seen}
+        taken = reported.client.post("/v1/observations", json=body, headers=reported.admin)
+        assert taken.json()["accepted"] == last - first
+
+    report(0, 4)  # together: none of them was known when the others were asked about
+    until(lambda: cluster.predicted(JOBS[4], card)["step_time_s"] != answers[4])
+    with_others = cluster.predicted(JOBS[4], card)["step_time_s"]
+    report(4, 5)
+    cluster.drift(compared=5)
+    kept = reported.app.state.dispatcher.state.residuals.newest(10)
+    assert [one.predicted_s for one in kept] == [*answers[:4], with_others]
+
+
 def test_the_version_that_serves_by_now_is_asked_about_what_was_compared_before(
     reported: Reported, cluster: Drifting
 ) -> None:

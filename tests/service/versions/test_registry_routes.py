@@ -80,7 +80,22 @@ def test_a_version_is_promoted_and_rolled_back(service: HeldService) -> None:
     assert shown["manifest"]["snapshot"]["workloads"]["samples"] > 0
     same = _get(service, "/default/1/diff")
     assert (same["before"], same["after"], same["facts"]) == ("default/3", "default/1", [])
-    assert _get(service, "/default/1/diff?against=default/2")["before"] == "default/2"
+    for against in ("default/2", "2"):
+        assert _get(service, f"/default/1/diff?against={against}")["before"] == "default/2"
+
+
+def test_a_version_is_compared_with_the_one_of_its_name_that_serves(
+    service: HeldService, tmp_path: Path, trained: Path
+) -> None:
+    shutil.copytree(trained, tmp_path / "models" / "other" / "1")
+    ModelRegistry(open_store(tmp_path / "models")).publish(trained, "third")
+    _post(service, "reload")
+    assert _get(service, "/other/1/diff")["before"] == "other/1"
+    (waiting,) = (tmp_path / "models" / "third").glob("2*")
+    assert (
+        "No version of 'third' serves"
+        in _get(service, f"/third/{waiting.name}/diff", 422)["detail"]
+    )
 
 
 def test_what_cannot_be_promoted_says_why_and_nothing_changes(

@@ -146,6 +146,7 @@ def test_a_bad_candidate_is_refused_for_what_is_wrong_with_it(name: str) -> None
     found = [one for one in decision.findings if one.check == check]
     assert any(says in f"{one.where} {one.detail}" for one in found), decision.findings
     assert "refused" in decision.report() and check in decision.report()
+    assert "- frozen: 480 steps\n- newest: 480 steps\n" in decision.report()
 
 
 def test_there_are_twelve() -> None:

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import synthetic_workloads as made_up
 
+from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.codec import spec_to_dict
 from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import StoreError
 from perfmodel.features.steps.step import Step, StepSample
 from perfmodel.features.steps.step_table import step_bounds_s, step_table
 from perfmodel.graph.job import Job
@@ -108,6 +110,17 @@ def test_of_stated_rates_the_first_ones_hold() -> None:
     later = replace(stated, bandwidth_bytes_per_s=2 * stated.bandwidth_bytes_per_s)
     found = descriptions([_record(stated), _record(later)])[SPEC.name]
     assert found.bandwidth_bytes_per_s == stated.bandwidth_bytes_per_s
+
+
+def test_records_of_another_device_under_a_name_of_the_catalogue_are_refused() -> None:
+    a100, h200 = (Catalog.default().get(name) for name in ("A100-SXM4-80GB", "H200-SXM"))
+    assert descriptions([_record(a100)])[a100.name].memory_bytes == a100.memory_bytes
+    mistaken = replace(h200, name=a100.name)
+    with pytest.raises(StoreError, match="state bandwidth_bytes_per_s 4.8e.12, the catalogue 2"):
+        descriptions([_record(a100), _record(mistaken)])
+    # Of CPUs the catalogue has what makers state; what was measured of a machine holds.
+    measured = replace(mistaken, sources=MEASURED.sources)
+    assert descriptions([_record(measured)])[a100.name].memory_bytes == h200.memory_bytes
 
 
 def _record(spec: AcceleratorSpec) -> StepRecord:
