@@ -59,6 +59,14 @@ def test_tensorrt_is_of_one_maker() -> None:
     assert alone not in _told("A10", Precision.BF16, Compiler.TENSORRT)
 
 
+def test_openvino_has_no_backend_for_gpus_of_others() -> None:
+    alone = "OpenVINO runs on CPUs and on GPUs by Intel alone"
+    for device in ("A100-SXM4-80GB", "MI300X", "TPU-v4", "Gaudi2", "Apple-M1-GPU"):
+        assert alone in _told(device, Precision.FP32, Compiler.OPENVINO)
+    for device in ("EPYC-9654", "Graviton2", "Arc-Pro-B60"):
+        assert alone not in _told(device, Precision.FP32, Compiler.OPENVINO)
+
+
 def test_answers_matrices_and_curves_carry_it(estimator: Estimator) -> None:
     job = Job(model="zoo/one", batch_size=8, precision=Precision.BF16)
     without, with_units = parse_placement("V100-SXM2-16GB"), parse_placement("A10")
@@ -151,6 +159,7 @@ def test_openvino_is_answered_as_onnx_runtime_and_says_so(estimator: Estimator) 
         ({"precision": Precision.INT8}, "int8", 4.0),
         ({"precision": Precision.FP8}, "fp8", 1.4),
         ({"compiler": Compiler.TENSORRT}, "TensorRT", 2.0),
+        ({"compiler": Compiler.OPENVINO}, "OpenVINO", 1.5),
     ],
 )
 def test_what_nothing_was_learned_of_is_analytical_wide_and_says_so(
