@@ -1,23 +1,20 @@
-"""Accelerators of one name that are sold as cards and modules, limited and full.
+"""Accelerators of one chip, which differ in how much of it they have.
 
-What a name says of form, limit and memory stands behind what it says of the accelerator itself:
-``A100-PCIe-40GB``, ``RTX-2080-Max-Q``, ``H200-NVL``.
+Where a catalogue states the generation alone (``Turing``, ``M1``), all of it is one: its chips have
+the same cores, more or fewer of them.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from perfmodel.devices.spec import AcceleratorSpec
-
-_FORM = re.compile(r"-(?:PCIe|SXM\d?|NVL|Max-Q|Laptop|Workstation|Server|\d+GB)\b")
 
 
 def sisters_of(
     spec: AcceleratorSpec, accelerators: Iterable[AcceleratorSpec]
 ) -> tuple[AcceleratorSpec, ...]:
-    """Return the accelerators of the same chip that have its name but for form and memory; with it.
+    """Return the accelerators of the same chip, by name; with it.
 
     Examples
     --------
@@ -28,14 +25,10 @@ def sisters_of(
     """
     if spec.kind != "gpu":
         return (spec,)
-    alike = [one for one in accelerators if _line(one) == _line(spec)]
+    chip = spec.kind, spec.vendor, spec.architecture
+    alike = [one for one in accelerators if (one.kind, one.vendor, one.architecture) == chip]
     found = {one.name: one for one in (*alike, spec)}
     return tuple(found[name] for name in sorted(found))
-
-
-def _line(spec: AcceleratorSpec) -> tuple[str, str, str]:
-    """Return vendor, chip and what the name says before form, limit and memory."""
-    return spec.vendor, spec.architecture, _FORM.split(spec.name, maxsplit=1)[0]
 
 
 def is_weaker(spec: AcceleratorSpec, other: AcceleratorSpec) -> bool:

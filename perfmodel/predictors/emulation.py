@@ -1,9 +1,12 @@
-"""Arithmetic in 16 bits on CPUs that have none.
+"""Floating-point types narrower than 32 bits on CPUs that have no arithmetic for them.
 
 What 16 bits cost on CPUs that have no arithmetic for them was measured with PyTorch 2.13 on one
 core of a Zen 4 (products of 768 x 768, linear layers and convolutions), its vector units held back
 to those of older CPUs: fp16 takes 4 to 37 times as long as fp32, whatever the units; bf16 1.8 to
-2.4 times with AVX-512, and 5 to 40 times without it. Nothing is known of how Arm CPUs do.
+2.4 times with AVX-512, and 5 to 40 times without it. Nothing is known of how Arm CPUs do. What is
+widened from fp8 goes through 16 bits, so that it costs what bf16 does there at least. Integers of 8
+bits are no such type: every CPU with vectors multiplies them, and libraries do it no slower than
+fp32 (recalled, not measured here).
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ _WITHOUT_KERNELS = Emulation(15.0, math.log(2.5))
 
 
 def emulation(arithmetic: Precision, spec: AcceleratorSpec) -> Emulation | None:
-    """Return what it costs to compute 16 bits without units; None where nothing is known.
+    """Return what it costs to compute 8 or 16 bits without units; None where nothing is known.
 
     Vector units that add up fp16 in fp16 are units: libraries have kernels for CPUs with them,
     which widen it on the way in, at the rate of fp32 (recalled, not measured here).
@@ -51,8 +54,12 @@ def emulation(arithmetic: Precision, spec: AcceleratorSpec) -> Emulation | None:
     [Emulation(factor=15.0, half_width=0.9162907318741551), None, None]
     >>> [emulation(Precision.FP16, known.get(n)) is None for n in ("EPYC-9654", "Xeon-Gold-6454S")]
     [False, True]
+    >>> emulation(Precision.FP8, known.get("EPYC-7742")).factor
+    15.0
     """
     rate = arithmetic.matrix_rate
+    if rate == "fp8" and rate not in spec.peak_flops:
+        rate = "bf16"
     if spec.kind != "cpu" or spec.vendor not in _X86_VENDORS or rate not in ("fp16", "bf16"):
         return None
     if rate in spec.peak_flops or (rate == "fp16" and spec.peak_flops_fp16_accumulate):
@@ -68,7 +75,7 @@ def _has_wide_vectors(spec: AcceleratorSpec) -> bool:
     return spec.peak_flops["fp32"] / (spec.core_count * spec.clock_hz) >= _WIDE_VECTORS
 
 
-#: Said where 16 bits are emulated on a CPU.
+#: Said where a type is emulated on a CPU.
 EMULATED_WARNING = (
     "{device} has no {rate} arithmetic: the {what} is answered as {factor:g} times that of fp32 "
     "arithmetic on tensors of 16 bits; libraries without kernels for it were seen to take about as "

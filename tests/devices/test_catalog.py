@@ -133,6 +133,12 @@ def test_fp32_peak_is_lanes_times_clock(architectures, fp32_flop_per_sm_and_cycl
         assert spec.peak_flops["fp32"] == pytest.approx(derived, rel=0.04), spec.name
 
 
+def test_two_dies_compute_fp32_slower_than_16_bits():
+    package, die = CATALOG.get("Ascend-910C"), CATALOG.get("Ascend-910B")
+    assert package.peak_flops["fp32"] == 2 * die.peak_flops["fp32"]
+    assert package.flops_per_s(Precision.FP32) < package.flops_per_s(Precision.BF16) / 4
+
+
 @pytest.mark.parametrize("name", ["MI250", "MI250X"])
 def test_one_die_is_half_of_its_package(name):
     package, die = CATALOG.get(name), CATALOG.get(f"{name}-GCD")

@@ -18,7 +18,6 @@ from perfmodel.devices.aliases import strip_decorations
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.cpu_bench import Rates
 from perfmodel.devices.drivers.device_facts import DeviceFacts
-from perfmodel.devices.sisters import sisters_of
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import MeasurementError, UnknownAcceleratorError
 
@@ -27,6 +26,8 @@ from perfmodel.errors import MeasurementError, UnknownAcceleratorError
 _LEAST_MEMORY, _MOST_MEMORY = 0.9, 1.05
 #: A limit below this share of the board's own is a cap.
 _CAPPED = 0.97
+#: What a name says of form, limit and memory: ``A100-PCIe-40GB``, ``H200-NVL``.
+_FORM = re.compile(r"-(?:PCIe|SXM\d?|NVL|Max-Q|Laptop|Workstation|Server|\d+GB)\b")
 _VENDORS = {"cuda": "NVIDIA", "rocm": "AMD", "xpu": "Intel"}
 
 
@@ -153,10 +154,16 @@ def _with_memory(
         return named
     same = [
         spec
-        for spec in sisters_of(named, catalog)
-        if spec.form_factor == named.form_factor and _agrees(spec, facts.memory_bytes)
+        for spec in catalog
+        if _line(spec) == _line(named) and _agrees(spec, facts.memory_bytes)
     ]
     return same[0] if len(same) == 1 else None
+
+
+def _line(spec: AcceleratorSpec) -> tuple[str, str, str, str]:
+    """Return what cards share that differ in memory alone: chip, form and the name before it."""
+    before = _FORM.split(spec.name, maxsplit=1)[0]
+    return spec.vendor, spec.architecture, spec.form_factor, before
 
 
 def _agrees(spec: AcceleratorSpec, memory_bytes: float) -> bool:

@@ -17,6 +17,7 @@ from perfmodel.estimator.placing.replicas import (
     half_width,
     interval,
     is_replicated,
+    no_surer,
     plain_step,
     replica_parts,
     sharing_of,
@@ -207,6 +208,8 @@ def _several(
         zero_stage=stage,
     )
     communicates = several and wait_for_each_other(job.mode, stage)
+    if communicates:
+        rates = np.array(no_surer(rates, np.max(times, axis=0) if dealt is None else dealt, np))
     return _Levels(
         parts=parts,
         rates=rates,
@@ -247,9 +250,13 @@ def _split(
     slowest = np.asarray(np.maximum.reduce(list(times))) if dealt is None else dealt
     parts, half_width = split_step(prepared, placement, slowest, slowed)
     samples = float((placement.fabric.plan.data or 1) * prepared.samples)
+    rates = np.asarray(samples / parts.step_time_s)
+    # Equations that need no time on one accelerator are as sure as they were found to be.
+    if np.ptp(rates) > 0:
+        rates = np.array(no_surer(rates, slowest, np))
     return _Levels(
         parts=parts,
-        rates=np.asarray(samples / parts.step_time_s),
+        rates=rates,
         half_width=half_width,
         basis=placement.scaling_basis,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import CellStep, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.slowdowns import Slowdown
-from perfmodel.features.arrays import FloatArray
+from perfmodel.features.arrays import FloatArray, Numbers, PlainNumbers
 from perfmodel.placement.data_parallel.data_parallel import DataParallelCells, Sharding
 from perfmodel.placement.data_parallel.gathered_pass import gathered_pass_parts
 from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets
@@ -31,7 +32,8 @@ from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import LADDER, RUNG, Basis, Mode
 
 #: Half width in logarithms of the time that communication adds, where its links were fitted; of
-#: data-parallel steps left out, and of a step as a whole.
+#: data-parallel steps left out, and of a step as a whole. Over other links it is not known, so that
+#: several accelerators are never surer than one (:func:`no_surer`).
 OF_COMMUNICATION, OF_SCALING = 0.45, 0.05
 
 
@@ -141,6 +143,36 @@ def half_width(parts: StepParts, several: npt.NDArray[np.bool_] | bool) -> Float
     return np.asarray(np.where(several, wide, 0.0))
 
 
+def no_surer(rates: Numbers, slowest: Numbers, of: Any) -> list[Numbers]:
+    """Return rates of which the ends lie as far off as those of the slowest accelerator alone.
+
+    What links add does not grow with the time of an accelerator, so that a step is less off than
+    that, in proportion; but what they add is not known better than what the accelerator takes.
+
+    Parameters
+    ----------
+    rates, slowest : sequence of three
+        Samples per second of all, and seconds of one: as predicted, and with the low and the high
+        end of the time on one accelerator.
+    of : module or type
+        ``numpy`` for columns, :class:`.PlainNumbers` for one.
+
+    Examples
+    --------
+    One accelerator takes 1 s, at least 0.5 s and at most 2 s; links another second. With that
+    left as it is, the ends would be 1 / 1.5 and 1 / 3 steps/s; they are 1 and 1 / 4.
+
+    >>> no_surer([1 / 2, 1 / 1.5, 1 / 3], [1.0, 0.5, 2.0], PlainNumbers)
+    [0.5, 1.0, 0.25]
+    """
+    (rate, at_low, at_high), (time_s, low_s, high_s) = rates, slowest
+    return [
+        rate,
+        of.maximum(at_low, rate * (time_s / low_s)),
+        of.minimum(at_high, rate * (time_s / high_s)),
+    ]
+
+
 #: What is predicted of a job on one accelerator, by the name of the accelerator.
 Predictions = Mapping[str, Prediction]
 #: What is predicted of the time on one accelerator: itself, and its low and high end.
@@ -167,9 +199,12 @@ def replicated_steps(
         times, columns.counts, all_parts.step_time_s, mode=job.mode, zero_stage=stage,
         samples=np.array([[[float(one.samples)]] for one in jobs]),
     )  # fmt: skip
-    parts, (rate, at_low, at_high) = all_parts.take(np.s_[:, 0]), rates.swapaxes(0, 1)
+    parts, levels = all_parts.take(np.s_[:, 0]), rates.swapaxes(0, 1)
     several = columns.groups.ranks > 1
-    wide = half_width(parts, several & wait_for_each_other(job.mode, stage))
+    waits = several & wait_for_each_other(job.mode, stage)
+    slowest = np.maximum.reduce(times).swapaxes(0, 1)
+    rate, at_low, at_high = np.where(waits, no_surer(levels, slowest, np), levels)
+    wide = half_width(parts, waits)
     low, high = interval(rate, at_low, at_high, wide)
     scaling = np.where(columns.hosts == 1, RUNG[Basis.INTERPOLATED], RUNG[Basis.EXTRAPOLATED])
     rungs = [columns.facts(predictions, k, lambda p: RUNG[p.basis], -1) for k in kinds]
@@ -244,6 +279,7 @@ def plain_step(
         step, all_samples = steps[0], placement.count * samples
         rate, at_low, at_high = [all_samples / one.step_time_s for one in steps]
         if placement.count > 1:
+            rate, at_low, at_high = no_surer([rate, at_low, at_high], slowest, PlainNumbers)
             added = step.exposed_communication_s + step.overhead_s
             wide = math.hypot(OF_SCALING, OF_COMMUNICATION * (added / step.step_time_s))
     else:

@@ -1,6 +1,6 @@
-r"""Predictions for cards and modules of one name, brought into the order of what these can do.
+r"""Predictions for cards and modules of one chip, brought into the order of what these can do.
 
-A card is never faster than a module of its name whose power limit, cores, clock, peaks and
+A card is never faster than another one of its chip whose power limit, cores, clock, peaks and
 bandwidth are no smaller, one of them larger. Predictions that say so are pooled: with the
 deviations :math:`s_i` of the logarithms of those on the best rung among them all become
 

@@ -2,7 +2,8 @@
 
 Four rewritings, as engines publish them:
 
-* views and constants are gone, and a normalisation that follows a convolution is folded into it;
+* views and constants are gone, casts of weights among them, and a normalisation that follows a
+  convolution is folded into it;
 * activations, additions, casts and other elementwise work join the kernel that wrote the latest
   of their operands (for products: its epilogue), so that only what leaves a kernel is traffic;
 * the softmax between two batched products joins them: fused attention;
@@ -21,6 +22,7 @@ from perfmodel.features.arrays import BoolArray, FloatArray, IntArray
 from perfmodel.features.nodes import OP_CLASSES, NodeTable, node_table
 from perfmodel.graph.cost.base import PRODUCTS, OpClass
 from perfmodel.graph.ir import Graph
+from perfmodel.types import Role
 
 _CODE = {op_class: code for code, op_class in enumerate(OP_CLASSES)}
 _PRODUCTS = frozenset(_CODE[c] for c in PRODUCTS)
@@ -38,6 +40,8 @@ _KEPT_MOVEMENTS = frozenset({"cat", "stack", "index_put", "constant_pad_nd", "ro
 _NOT_FITTED = [
     _CODE[c] for c in (OpClass.RECURRENT, OpClass.RESAMPLING, OpClass.OPTIMIZER, OpClass.OTHER)
 ]
+#: What is the same in every step of inference.
+_FIXED = frozenset({Role.PARAMETER, Role.BUFFER, Role.CONSTANT})
 #: Under which name they lie with their graph.
 _KEPT = "_engine_kernels"
 
@@ -76,7 +80,7 @@ def engine_kernels(graph: Graph) -> EngineKernels:
 
 def _rewritten(graph: Graph, table: NodeTable) -> EngineKernels:
     classes = np.asarray(table.cost.op_class, dtype=np.int64)
-    kernel = kernel_of_nodes(table, classes.tolist())
+    kernel = kernel_of_nodes(graph, table, classes.tolist())
     count = len(classes)
     elements = _crossing(graph, table, kernel, count)
     flops = np.where(np.isin(classes, list(_PRODUCTS)), table.cost.flops, 0.0)
@@ -96,20 +100,31 @@ def _is_known(table: NodeTable, classes: IntArray) -> bool:
     return bool(np.all((plain & np.asarray(table.cost.priced)) | table.is_view))
 
 
-def kernel_of_nodes(table: NodeTable, classes: list[int]) -> IntArray:
-    """Return the kernel of every node, named by its first node; -1 where nothing is run."""
+def kernel_of_nodes(graph: Graph, table: NodeTable, classes: list[int]) -> IntArray:
+    """Return the kernel of every node, named by its first node; -1 where nothing is run.
+
+    What is not run: views, and what an engine works out of weights alone when it is built.
+    """
     count, flow = table.node_count, table.flow
-    latest = np.full(count, -1, dtype=np.int64)
-    np.maximum.at(latest, flow.in_node, flow.in_writer)
+    fixed = {tensor.storage for tensor in graph.tensors if tensor.role in _FIXED}
+    writers: list[list[int]] = [[] for _ in range(count)]
+    reads_input = [False] * count
+    for node, tensor, writer in zip(
+        flow.in_node.tolist(), flow.in_tensor.tolist(), flow.in_writer.tolist(), strict=True
+    ):
+        writers[node].append(writer)
+        reads_input[node] |= writer < 0 and graph.tensors[tensor].storage not in fixed
     is_view = table.is_view.tolist()
     kernel = [-1] * count
-    for node, writer in enumerate(latest.tolist()):
-        if is_view[node] or classes[node] == _CREATION:
+    for node, written_by in enumerate(writers):
+        running = [writer for writer in written_by if writer >= 0 and kernel[writer] >= 0]
+        is_constant = classes[node] in _JOINING and not running and not reads_input[node]
+        if is_view[node] or classes[node] == _CREATION or is_constant:
             continue
-        # What was written by something that is not run is a constant.
-        joins = writer >= 0 and kernel[writer] >= 0 and _joins(
+        writer = max(running, default=-1)
+        joins = writer >= 0 and _joins(
             table.ops[node], classes[node], classes[kernel[writer]], classes[writer]
-        )  # fmt: skip
+        )
         kernel[node] = kernel[writer] if joins else node
     return np.array(kernel, dtype=np.int64)
 

@@ -12,8 +12,12 @@ import pytest
 from perfmodel.errors import InvalidInputError, InvalidPlacementError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.placing.cells import Cell
+<<<<<<< HEAD
 from perfmodel.estimator.placing.placed import captured_step
 from perfmodel.estimator.placing.slowdowns import UNKNOWN_LOAD_WARNING
+=======
+from perfmodel.estimator.placing.placed import captured_step, placed_step, predicted_cell
+>>>>>>> physfix
 from perfmodel.estimator.placing.split_replica import SPLIT_BY_MEGATRON_WARNING
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.graph.job import Job
@@ -58,6 +62,35 @@ def test_the_interval_of_several_is_wider_and_contains_the_answer(estimator: Est
     one, eight = (_on(estimator, p).throughput for p in ("A10", "8xA10"))
     assert eight.low < eight.samples_per_second < eight.high
     assert eight.high / eight.low > one.high / one.low
+
+
+@pytest.mark.parametrize("text", ["8xA10", "2x(8xA10)@eth-10g", "8xA10 zero=3", "4xA10+4xT4"])
+def test_several_are_never_surer_than_one(estimator: Estimator, text: str) -> None:
+    core = estimator.core
+    prepared = core.prepare(JOB)
+    cell = predicted_cell(core, prepared, core.resolve(parse_placement(text)))
+    # Four times as long or a quarter of it: the links' share of a step is not as unsure.
+    far = [replace(p, low_s=p.time_s / 4, high_s=p.time_s * 4) for p in cell.predictions]
+    for found in (
+        captured_step(cell._replace(predictions=far)),
+        placed_step(prepared, cell.placement, far),
+    ):
+        assert found.parts.exposed_communication_s > 0.1 * found.step_time_s
+        assert found.low <= found.samples_per_second / 4
+        assert found.high >= found.samples_per_second * 4
+        assert found.half_width >= np.log(4)
+
+
+def test_splits_that_rest_on_one_accelerator_are_no_surer_than_it(estimator: Estimator) -> None:
+    core = estimator.core
+    job = Job(model="zoo/megatron-gpt", mode=Mode.TRAINING, precision=Precision.AMP_BF16)
+    cell = predicted_cell(
+        core, core.prepare(job), core.resolve(parse_placement("8xA100-SXM4-80GB tp=2"))
+    )
+    far = [replace(p, low_s=p.time_s / 4, high_s=p.time_s * 4) for p in cell.predictions]
+    found = captured_step(cell._replace(predictions=far))
+    assert found.low <= found.samples_per_second / 4
+    assert found.high >= found.samples_per_second * 4
 
 
 def test_hosts_far_apart_are_extrapolated(estimator: Estimator) -> None:

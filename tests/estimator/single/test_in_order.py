@@ -1,9 +1,10 @@
-"""Cards and modules of one name: no weaker one is answered as the faster one."""
+"""Cards and modules of one chip: no weaker one is answered as the faster one."""
 
 from __future__ import annotations
 
 import itertools
 import math
+import random
 from dataclasses import replace
 
 import pytest
@@ -16,7 +17,9 @@ from perfmodel.predictors.prediction import Prediction
 from perfmodel.types import Basis
 
 KNOWN = Catalog.default()
-FAMILY = sisters_of(KNOWN.get("A100-PCIe-80GB"), KNOWN)
+FAMILY = tuple(
+    KNOWN.get(f"A100-{form}") for form in ("PCIe-40GB", "PCIe-80GB", "SXM4-40GB", "SXM4-80GB")
+)
 
 
 def _prediction(time_s: float, wide: float) -> Prediction:
@@ -32,12 +35,27 @@ def _times(specs: tuple[AcceleratorSpec, ...], *times: float) -> list[float]:
     return [one.time_s for one in found]
 
 
-def test_sisters_share_chip_and_name() -> None:
-    names = [spec.name for spec in FAMILY]
-    assert names == ["A100-PCIe-40GB", "A100-PCIe-80GB", "A100-SXM4-40GB", "A100-SXM4-80GB"]
-    assert len(sisters_of(KNOWN.get("A10"), KNOWN)) == 1
-    limited = sisters_of(KNOWN.get("RTX-PRO-6000-Max-Q"), KNOWN)
-    assert "RTX-PRO-6000-Workstation" in [spec.name for spec in limited]
+def test_sisters_share_a_chip_whatever_they_are_called() -> None:
+    named = {spec.name for spec in sisters_of(KNOWN.get("H100-NVL-94GB"), KNOWN)}
+    assert {"H100-NVL-94GB", "H100-SXM5-80GB", "H200-NVL", "H200-SXM", "GH200-96GB"} < named
+    assert "A100-SXM4-80GB" not in named
+    assert set(FAMILY) < set(sisters_of(FAMILY[0], KNOWN))
+    assert len(sisters_of(KNOWN.get("T4"), KNOWN)) == 1
+    assert len(sisters_of(KNOWN.get("TPU-v5e"), KNOWN)) == 1
+    apple = sisters_of(KNOWN.get("Apple-M1-GPU"), KNOWN)
+    assert len(apple) == 5 and {one.kind for one in apple} == {"gpu"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_card_is_answered_as_slower_than_a_weaker_one_of_its_chip(seed: int) -> None:
+    draw, pairs = random.Random(seed), 0
+    for chip in {sisters_of(spec, KNOWN) for spec in KNOWN if spec.kind == "gpu"}:
+        found = _times(chip, *(draw.uniform(1.0, 2.0) for _ in chip))
+        for one, two in itertools.permutations(range(len(chip)), 2):
+            if is_weaker(chip[one], chip[two]):
+                pairs += 1
+                assert found[one] >= found[two] * (1 - 1e-12), (chip[one].name, chip[two].name)
+    assert pairs > 60
 
 
 def test_times_in_order_are_left_alone() -> None:

@@ -59,6 +59,14 @@ def test_tensorrt_is_of_one_maker() -> None:
     assert alone not in _told("A10", Precision.BF16, Compiler.TENSORRT)
 
 
+def test_openvino_has_no_backend_for_gpus_of_others() -> None:
+    alone = "OpenVINO runs on CPUs and on GPUs by Intel alone"
+    for device in ("A100-SXM4-80GB", "MI300X", "TPU-v4", "Gaudi2", "Apple-M1-GPU"):
+        assert alone in _told(device, Precision.FP32, Compiler.OPENVINO)
+    for device in ("EPYC-9654", "Graviton2", "Arc-Pro-B60"):
+        assert alone not in _told(device, Precision.FP32, Compiler.OPENVINO)
+
+
 def test_answers_matrices_and_curves_carry_it(estimator: Estimator) -> None:
     job = Job(model="zoo/one", batch_size=8, precision=Precision.BF16)
     without, with_units = parse_placement("V100-SXM2-16GB"), parse_placement("A10")
@@ -84,9 +92,12 @@ def test_tf32_is_fp32_where_it_is_not(estimator: Estimator) -> None:
         ("EPYC-7742", Precision.AMP_BF16, 15.0),
         ("EPYC-9654", Precision.FP16, 15.0),
         ("Xeon-Platinum-8380", Precision.AMP_FP16, 15.0),
+        # 8 bits are widened through 16.
+        ("EPYC-7513", Precision.FP8, 15.0),
+        ("Xeon-Platinum-8380", Precision.FP8, 2.1),
     ],
 )
-def test_16_bits_without_units_take_a_cpu_longer_than_32(
+def test_few_bits_without_units_take_a_cpu_longer_than_32(
     estimator: Estimator, device: str, precision: Precision, factor: float
 ) -> None:
     on = parse_placement(device)
@@ -99,7 +110,8 @@ def test_16_bits_without_units_take_a_cpu_longer_than_32(
     assert emulated.basis is Basis.ANALYTICAL
     # The model's 0.8 and 1.25, and what the factor may be off.
     off = 1.3 if factor < 3 else 2.5
-    wide = math.exp(math.hypot(math.log(1.25), math.log(off)))
+    not_learned = math.log(1.4) if precision is Precision.FP8 else 0.0
+    wide = math.exp(math.hypot(math.log(1.25), math.log(off), not_learned))
     rate = emulated.throughput
     assert rate.samples_per_second / rate.low == pytest.approx(wide)
     assert rate.high / rate.samples_per_second == pytest.approx(wide)
@@ -109,6 +121,8 @@ def test_16_bits_without_units_take_a_cpu_longer_than_32(
     ("device", "precision"),
     [
         ("EPYC-9654", Precision.BF16),
+        ("EPYC-9654", Precision.FP8),
+        ("EPYC-7513", Precision.INT8),
         ("Xeon-6980P", Precision.FP16),
         ("Graviton2", Precision.FP16),
         ("Xeon-Platinum-8480-Plus", Precision.FP16),
@@ -151,6 +165,7 @@ def test_openvino_is_answered_as_onnx_runtime_and_says_so(estimator: Estimator) 
         ({"precision": Precision.INT8}, "int8", 4.0),
         ({"precision": Precision.FP8}, "fp8", 1.4),
         ({"compiler": Compiler.TENSORRT}, "TensorRT", 2.0),
+        ({"compiler": Compiler.OPENVINO}, "OpenVINO", 1.5),
     ],
 )
 def test_what_nothing_was_learned_of_is_analytical_wide_and_says_so(

@@ -93,7 +93,8 @@ def test_a_job_is_captured_and_predicted_once(
     for count in (1, 2, 3):
         _ask(estimator, f"{count}xA10")
     assert graphs.asked == ["zoo/one"]
-    assert model.calls == [1]
+    # With the ten other cards of its chip.
+    assert model.calls == [11]
 
 
 def test_answers_from_memory_equal_the_first(estimator: Estimator) -> None:

@@ -61,3 +61,42 @@ def test_attention_of_single_operators_is_one_kernel() -> None:
 def test_grouped_convolutions_were_not_learned_from() -> None:
     x = torch.zeros(2, 8, 4, 4, device="meta")
     assert not engine_kernels(_graph(nn.Conv2d(8, 8, 3, groups=8).to("meta"), x)).is_known
+
+
+class Cast(nn.Module):
+    """A product in 16 bits whose weights are cast in every step, as autocast has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(16, 8)
+        self.register_buffer("mask", torch.ones(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weight, bias = self.linear.weight.half(), self.linear.bias.half()
+        return torch.nn.functional.linear(x, weight, bias) * (1.0 - self.mask).half()
+
+
+def test_what_is_worked_out_of_weights_alone_is_a_constant() -> None:
+    x = torch.zeros(4, 16, device="meta", dtype=torch.float16)
+    kernels = engine_kernels(_graph(Cast().to("meta"), x))
+    assert kernels.flops.tolist() == [2 * 4 * 8 * 16]
+    # In, weights, bias and mask; and out.
+    assert kernels.elements.tolist() == [4 * 16 + 8 * 16 + 8 + 8 + 4 * 8]
+
+
+def test_a_cast_of_what_comes_in_is_run() -> None:
+    x = torch.zeros(4, 16, device="meta")
+    kernels = engine_kernels(_graph(_CastInput().to("meta"), x))
+    assert kernels.elements.tolist() == [2 * 4 * 16, 4 * 16 + 8 * 16 + 4 * 8]
+
+
+class _CastInput(nn.Module):
+    """What comes in is cast, and multiplied with weights that are in 16 bits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(16, 8, bias=False, dtype=torch.float16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.linear(x.half())
+        return y
