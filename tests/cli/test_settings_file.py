@@ -57,9 +57,7 @@ def test_what_stands_nearer_counts(tmp_path: Path) -> None:
     assert found["PERFMODEL_DATABASE"] == "postgresql://me:secret@host/db"
 
 
-def test_an_empty_variable_states_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_empty_variable_states_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = tmp_path / "url"
     secret.write_text("postgresql://me:secret@host/db")
     empty = {"PERFMODEL_DATABASE": "", "PERFMODEL_RATE_PER_S": ""}

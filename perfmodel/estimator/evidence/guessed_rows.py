@@ -22,7 +22,7 @@ from perfmodel.graph.job import Job, named_job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps, alone_s
 from perfmodel.placement.calibration.step_cells import StepCells
-from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets
+from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets, within_share
 from perfmodel.placement.job_types.completion import JobTypePrior, JobTypeTable
 from perfmodel.placement.job_types.job_type_cells import JobTypeCells, job_type_cells
 from perfmodel.placement.job_types.job_type_guess import JobTypeGuess
@@ -174,6 +174,7 @@ def guessed_cells(
         ranks=groups.ranks,
         hosts=groups.hosts,
         largest_share=groups.largest_share,
+        within_share=within_share(groups),
         host_s=guess.host_s * accumulation_steps,
         window_share=profile.backward_share,
         device_s=device_s,

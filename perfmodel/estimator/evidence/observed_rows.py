@@ -27,6 +27,7 @@ from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.step_cells import SingleStep, StepCells, fabric_word
+from perfmodel.placement.data_parallel.gradient_buckets import within_share, within_share_of
 from perfmodel.placement.estimate import StepNumbers, StepParts
 from perfmodel.placement.topology.topology import Placement
 
@@ -275,8 +276,8 @@ def step_cells(
     samples, micro_batches, host_s, input_s, window_share = np.repeat(
         np.array(said, dtype=np.float64).T, places // len(each), axis=1
     )
-    there = np.array([groups.ranks, columns.hosts, groups.largest_share], dtype=np.float64)
-    ranks, hosts, largest_share = np.tile(there, len(jobs))
+    there = (groups.ranks, columns.hosts, groups.largest_share, within_share(groups))
+    ranks, hosts, largest_share, within = np.tile(np.array(there, dtype=np.float64), len(jobs))
     return StepCells.of_job(
         parts,
         batch_size=samples,
@@ -284,6 +285,7 @@ def step_cells(
         ranks=ranks,
         hosts=hosts,
         largest_share=largest_share,
+        within_share=within,
         host_s=host_s,
         # What a placement says of its loaders stands over what is usual.
         input_s=input_s * (parts.input_stall_s == 0),
@@ -335,6 +337,7 @@ def cells_at_batches(
         ranks=one.ranks,
         hosts=one.hosts,
         largest_share=one.largest_share,
+        within_share=one.within_share,
         host_s=host_s,
         input_s=input_s * batch_size / known[nearest] * (parts.input_stall_s == 0),
         window_share=window_share,
@@ -362,6 +365,7 @@ def single_step(
         ranks=world.ranks,
         hosts=float(placement.placement.host_count),
         largest_share=world.links.largest_share,
+        within_share=within_share_of(world),
         host_s=host_s,
         input_s=0.0 if parts.input_stall_s else input_s,
         window_share=window_share,

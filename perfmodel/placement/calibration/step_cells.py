@@ -21,8 +21,8 @@ Codes = npt.NDArray[np.int64]
 USUAL_WINDOW_SHARE = 0.6
 _TEXTS = ("job", "machine", "fabric", "setting")
 _NUMBERS = (
-    "batch_size", "micro_batches", "ranks", "hosts", "largest_share", "host_s", "window_share",
-    "device_s", "input_s",
+    "batch_size", "micro_batches", "ranks", "hosts", "largest_share", "within_share", "host_s",
+    "window_share", "device_s", "input_s",
 )  # fmt: skip
 #: What tells one cell from all others.
 _IDENTITY = (
@@ -45,6 +45,9 @@ class StepCells(Columns):
         In which a step takes them.
     ranks, hosts, largest_share : ndarray, shape (rows,)
         Accelerators, hosts, and accelerators on the fullest host.
+    within_share : ndarray, shape (rows,)
+        Part of the communication that those on the fullest host would take alone: from
+        :func:`.gradient_buckets.within_share`, 1 on one host.
     parts : StepParts
         As predicted, columns of shape (rows,).
     host_s : ndarray, shape (rows,)
@@ -80,6 +83,7 @@ class StepCells(Columns):
     ranks: FloatArray
     hosts: FloatArray
     largest_share: FloatArray
+    within_share: FloatArray
     parts: StepParts
     host_s: FloatArray
     input_s: FloatArray
@@ -99,8 +103,8 @@ class StepCells(Columns):
                 raise InvalidInputError(f"Column {name} of steps needs {rows} rows.")
         for name in _NUMBERS:
             column = getattr(self, name)
-            # Nothing may have to be loaded.
-            least = column >= 0 if name == "input_s" else column > 0
+            # Nothing may have to be loaded, or to be sent within a host.
+            least = column >= 0 if name in ("input_s", "within_share") else column > 0
             if not np.all(np.isfinite(column) & least):
                 raise InvalidInputError(f"Column {name} of steps holds a value not above zero.")
         if not np.all(np.isfinite(self.parts.step_time_s) & (self.parts.compute_s > 0)):
@@ -117,13 +121,13 @@ class StepCells(Columns):
         ----------
         **columns
             Those that are left out are usual: a captured job on placements of their own, in one
-            micro-batch, about which no words say anything.
+            micro-batch, about which no words say anything, where what crosses hosts counts.
         """
         rows = len(parts.compute_s)
         usual = {
             "micro_batches": 1.0, "input_s": 0.0, "window_share": USUAL_WINDOW_SHARE,
             "device_s": parts.compute_s, "guessed": False, **dict.fromkeys(_TEXTS, ""),
-            "place": np.arange(rows),
+            "place": np.arange(rows), "within_share": np.asarray(columns["hosts"]) == 1,
         }  # fmt: skip
         kinds = {**dict.fromkeys(_NUMBERS, np.float64), **dict.fromkeys(_TEXTS, np.str_)}
         made = {
@@ -147,6 +151,12 @@ class StepCells(Columns):
         )
 
     @property
+    def link(self) -> StrArray:
+        """What carries the communication within a host: the first part of the fabric."""
+        words, at = np.unique(self.fabric, return_inverse=True)
+        return np.array([link_of(word) for word in words.tolist()])[at]
+
+    @property
     def communicates(self) -> npt.NDArray[np.bool_]:
         """Which of them share gradients."""
         return np.asarray((self.ranks > 1) & (self.parts.communication_s > 0))
@@ -160,7 +170,10 @@ class StepCells(Columns):
         one = np.ones(len(self))
         parts = StepParts.of(self.parts.compute_s, input_stall_s=self.parts.input_stall_s)
         plain = np.full(len(self), "")
-        return replace(self, parts=parts, ranks=one, hosts=one, largest_share=one, setting=plain)
+        return replace(
+            self, parts=parts, ranks=one, hosts=one, largest_share=one, within_share=one,
+            setting=plain,
+        )  # fmt: skip
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
@@ -187,6 +200,11 @@ def fabric_word(link: int, network: Network | None) -> str:
     return f"{_LINKS[link]}|{between}"
 
 
+def link_of(fabric: str) -> str:
+    """Return what of the word of a fabric speaks of the link within a host."""
+    return fabric.partition("|")[0]
+
+
 _LINKS = {int(one): one.name.lower() for one in LinkClass}
 
 
@@ -199,6 +217,7 @@ class SingleStep(NamedTuple):
     ranks: float
     hosts: float
     largest_share: float
+    within_share: float
     host_s: float
     input_s: float
     window_share: float
@@ -214,6 +233,11 @@ class SingleStep(NamedTuple):
             self.job, self.machine, self.fabric, self.setting, self.batch_size,
             self.micro_batches, self.ranks, self.hosts, self.largest_share,
         )  # fmt: skip
+
+    @property
+    def link(self) -> str:
+        """What carries the communication within a host."""
+        return link_of(self.fabric)
 
     @property
     def device_s(self) -> float:
