@@ -132,7 +132,7 @@ class Bounds:
         """Return why what was observed of the cell is not believed, or None."""
         doubts = [self.memory]
         if not seen.ran_out:
-            doubts += [one.doubt_of(seen.step_time_s) for one in self.each]
+            doubts += [one.doubt_of(seen) for one in self.each]
         return next((doubt for doubt in doubts if doubt is not None), None)
 
 

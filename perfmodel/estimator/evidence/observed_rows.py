@@ -133,10 +133,10 @@ def weighed_steps(
                 bounds = arithmetic_bounds(prepared, placement), predicted_bounds(prepared, row)
                 known[cell] = row, *bounds
         _, of_arithmetic, expected = known[cell]
-        doubt = of_arithmetic.doubt_of(one.step_time_s)
+        doubt = of_arithmetic.doubt_of(one)
         if doubt is None and not one.reporter:
             # What is stored was held to what is predicted before.
-            doubt = expected.doubt_of(one.step_time_s)
+            doubt = expected.doubt_of(one)
         if doubt is not None:
             raise InvalidInputError(doubt, pointer=f"{pointer}/step_time_s")
     return ObservedSteps.of(StepCells.of_steps([known[cell][0] for cell in cells]), seen)

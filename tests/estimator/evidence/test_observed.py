@@ -227,6 +227,18 @@ def test_milliseconds_for_seconds_are_refused(estimator: Estimator, script: bool
 
 def test_a_step_is_expected_within_two_hundred_times_either_way() -> None:
     bounds = expected_bounds(0.2, 0.4, "what is predicted")
-    assert [bounds.doubt_of(time_s) for time_s in (0.2 / 199, 0.4 * 199)] == [None, None]
-    assert "less than a 200th of what is predicted, 0.2 s" in str(bounds.doubt_of(0.2 / 201))
-    assert "more than 200 times what is predicted, 0.4 s" in str(bounds.doubt_of(0.4 * 201))
+    within = [bounds.doubt_of(_seen("A10", time_s)) for time_s in (0.2 / 199, 0.4 * 199)]
+    assert within == [None, None]
+    short, long = (str(bounds.doubt_of(_seen("A10", time_s))) for time_s in (0.2 / 201, 0.4 * 201))
+    assert "less than a 200th of what is predicted, 0.2 s" in short
+    assert "more than 200 times what is predicted, 0.4 s" in long
+
+
+def test_what_is_no_synchronisation_takes_its_arithmetic_as_well(estimator: Estimator) -> None:
+    # Whoever logs what runs beside the backward pass leaves no time to compute in.
+    whole_s = _ask(estimator, "2xA10").step_time_s
+    seen = replace(_seen("2xA10", whole_s), sync_time_s=0.999 * whole_s)
+    with pytest.raises(InvalidInputError, match="step_time_s less sync_time_s is .* arithmetic"):
+        estimator.estimate(JOB, parse_placement("A10"), (seen,))
+    possible = replace(seen, sync_time_s=0.4 * whole_s)
+    assert estimator.estimate(JOB, parse_placement("2xA10"), (possible,)).basis is Basis.MEASURED
