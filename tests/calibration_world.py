@@ -91,7 +91,7 @@ def random_cells(random: np.random.Generator, rows: int, jobs=("job",), guessed=
         guessed=np.full(rows, guessed) & (random.uniform(size=rows) < 0.5),
         job=random.choice(jobs, rows), machine=random.choice(["a", "b", "a+c"], rows),
         fabric=random.choice(["x|", "x|net", "y|net"], rows),
-        setting=random.choice(["", "", "zero1"], rows),
+        setting=random.choice(["", "", "zero1"], rows), wiring=random.choice(["", "fast"], rows),
         input_s=random.choice([0.0, 0.003, 0.3], rows), place=np.arange(rows),
     )  # fmt: skip
 

@@ -201,7 +201,7 @@ class Plausibility:
         bare = captured_step(cell)
         row = single_step(prepared, bare.parts, placement, bare.slowdowns)
         return Bounds(
-            each=(arithmetic_bounds(prepared, placement), predicted_bounds(prepared, row)),
+            each=(arithmetic_bounds(prepared, placement, row), predicted_bounds(prepared, row)),
             memory=doubt_of_room(prepared, placement),
             predicted=corrected_step(cell, None),
             kind=kind_of(placement),

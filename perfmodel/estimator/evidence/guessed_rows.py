@@ -14,7 +14,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.observed_rows import fabrics, settings
+from perfmodel.estimator.evidence.observed_rows import fabrics, settings, wirings
 from perfmodel.estimator.placing.columns import ReplicaColumns, slowest
 from perfmodel.estimator.placing.replicas import replica_parts, wait_for_each_other
 from perfmodel.features.arrays import FloatArray
@@ -183,6 +183,7 @@ def guessed_cells(
         machine=columns.whole_machine,
         fabric=fabrics(columns),
         setting=settings(columns),
+        wiring=wirings(columns),
     )
     # Replicas that do not wait for each other are taken to take what one of them takes.
     waits = wait_for_each_other(mode, columns.zero_stage)

@@ -87,8 +87,10 @@ def expected_bounds(least_s: float, most_s: float, what: str) -> StepBounds:
     )
 
 
-def arithmetic_bounds(prepared: PreparedJob, placement: ResolvedPlacement) -> StepBounds:
-    """Return the bounds that the arithmetic of a captured step sets.
+def arithmetic_bounds(
+    prepared: PreparedJob, placement: ResolvedPlacement, step: SingleStep
+) -> StepBounds:
+    """Return the bounds that the arithmetic of a captured step, which is predicted so, sets.
 
     ``min over kinds(sum of FLOPs / peak) / (tensor x pipeline x context) / (4 x 1.05)``
     """
@@ -101,7 +103,7 @@ def arithmetic_bounds(prepared: PreparedJob, placement: ResolvedPlacement) -> St
         least_s=least_s,
         too_fast=f"but the arithmetic of the step alone takes {least_s:.3g} s at the peak of the "
         "accelerator",
-        of_compute=True,
+        of_compute=step.communicates,
     )
 
 

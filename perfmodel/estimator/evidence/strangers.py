@@ -168,12 +168,17 @@ class Strangers:
             jobs = sorted(one for one in reporters[name] if one != family)[:_MOST_JOBS]
             off = {job: self._residual(reporters[name][job]) for job in jobs}
             seen[name] = {job: one for job, one in off.items() if one is not None}
-        voices = {name: _voice(list(off.values())) for name, off in seen.items() if off}
-        return Shift(
-            compute=_weighed(machine, seen, voices, 0),
-            communication=_weighed(machine, seen, voices, 1),
-            reporters=len(voices),
+        compute, communication = (
+            agreed_level(
+                machine,
+                {
+                    name: {job: off[part] for job, off in jobs.items()}
+                    for name, jobs in seen.items()
+                },
+            )
+            for part in (0, 1)
         )
+        return Shift(compute, communication, reporters=sum(map(bool, seen.values())))
 
     def _residual(self, seen: Sequence[Observation]) -> tuple[float, float] | None:
         """Return how much longer a job takes, in logarithms; NaN for what its steps do not tell."""
@@ -195,21 +200,27 @@ class Strangers:
         return known[1]
 
 
-def _weighed(
-    machine: str,
-    seen: Mapping[str, Mapping[str, tuple[float, float]]],
-    voices: Mapping[str, tuple[float, float]],
-    part: int,
-) -> float:
-    """Return what voices agree on of one part of a step, each weighed by its agreement."""
-    weights = agreements(
-        Level(name, machine, job, off[part])
+#: By how much longer each job takes than predicted, in logarithms; NaN where nothing is known.
+Seen = Mapping[str, float]
+
+
+def agreed_level(machine: str, seen: Mapping[str, Seen]) -> float:
+    """Return what reporters agree on of a machine, each weighed by its agreement with the others.
+
+    Parameters
+    ----------
+    seen : mapping of str to mapping of str to float
+        Of each reporter what it saw of jobs.
+    """
+    told = {
+        name: {job: off for job, off in jobs.items() if not np.isnan(off)}
         for name, jobs in seen.items()
-        for job, off in jobs.items()
-        if not np.isnan(off[part])
+    }
+    weights = agreements(
+        Level(name, machine, job, off) for name, jobs in told.items() for job, off in jobs.items()
     )
-    heard = [name for name in voices if name in weights]
-    return agreed([voices[name][part] for name in heard], [weights[name].weight for name in heard])
+    voices = {name: _voice(list(told[name].values())) for name in weights}
+    return agreed(list(voices.values()), [weights[name].weight for name in voices])
 
 
 def agreed(voices: Sequence[float], weights: Sequence[float] | None = None) -> float:
@@ -246,14 +257,10 @@ def agreed(voices: Sequence[float], weights: Sequence[float] | None = None) -> f
     return max(low, ONE_VOICE * beyond)
 
 
-def _voice(jobs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+def _voice(jobs: Sequence[float]) -> float:
     """Return what one reporter says of a machine: the median of its jobs, shrunk."""
-    found = []
-    for part in zip(*jobs, strict=True):
-        told = [one for one in part if not np.isnan(one)]
-        share = len(told) / (len(told) + _OF_JOBS / _OF_MACHINES)
-        found.append(share * known_median(np.array(told)) if told else float("nan"))
-    return found[0], found[1]
+    share = len(jobs) / (len(jobs) + _OF_JOBS / _OF_MACHINES)
+    return share * known_median(np.array(jobs))
 
 
 def _off(seen: ObservedSteps) -> tuple[float, float]:

@@ -34,7 +34,7 @@ Codes = npt.NDArray[np.int64]
 T = TypeVar("T", bound=Hashable)
 
 #: What rows may have in common; a placement is ranks, hosts, largest share and setting.
-_SHARED = ("job", "machine", "link", "fabric", "placement", "batch")
+_SHARED = ("job", "machine", "link", "fabric", "placement", "wiring", "batch")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +44,8 @@ class ObservedColumns:
     Parameters
     ----------
     shared : mapping of str to (list, ndarray)
-        For ``job``, ``machine``, ``link``, ``fabric``, ``placement`` and ``batch`` what occurs, and
-        which of it each row has.
+        For ``job``, ``machine``, ``link``, ``fabric``, ``placement``, ``wiring`` and ``batch`` what
+        occurs, and which of it each row has.
     """
 
     shared: Mapping[str, tuple[list[Any], Codes]]

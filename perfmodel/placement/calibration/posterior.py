@@ -165,15 +165,13 @@ class _Search:
             start = self._mean.copy()
             start[field, rows] = self._compared.values[alone] - np.log(least_s[rows])
             starts.append(start)
-        sync_s, parts = self._observed.sync_time_s, cells.parts
-        logged = cells.communicates & (sync_s > 0)
+        logged = cells.communicates & (self._observed.sync_time_s > 0)
         if logged.any():
+            parts, sync_s = cells.parts.take(logged), self._observed.sync_time_s[logged]
             # What is predicted to be hidden besides what is not.
             hidden_s = parts.communication_s - parts.exposed_communication_s
             start = self._mean.copy()
-            start[Field.COMMUNICATION, logged] = np.log(
-                ((sync_s + hidden_s) / parts.communication_s)[logged]
-            )
+            start[Field.COMMUNICATION, logged] = np.log((sync_s + hidden_s) / parts.communication_s)
             starts.append(start)
         return starts
 

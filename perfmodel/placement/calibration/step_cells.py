@@ -12,6 +12,7 @@ import numpy.typing as npt
 from perfmodel.errors import InvalidInputError
 from perfmodel.features.arrays import Columns, FloatArray, StrArray
 from perfmodel.placement.estimate import StepNumbers, StepParts
+from perfmodel.placement.fabric.world_group import WorldGroup
 from perfmodel.placement.topology.links import LinkClass
 from perfmodel.placement.topology.topology import Network
 
@@ -19,15 +20,15 @@ Codes = npt.NDArray[np.int64]
 
 #: Of what runs on the accelerator, the part beside which gradients can be exchanged.
 USUAL_WINDOW_SHARE = 0.6
-_TEXTS = ("job", "machine", "fabric", "setting")
+_TEXTS = ("job", "machine", "fabric", "setting", "wiring")
 _NUMBERS = (
     "batch_size", "micro_batches", "ranks", "hosts", "largest_share", "within_share", "host_s",
     "window_share", "device_s", "input_s",
 )  # fmt: skip
 #: What tells one cell from all others.
 _IDENTITY = (
-    "job", "machine", "fabric", "setting", "batch_size", "micro_batches", "ranks", "hosts",
-    "largest_share",
+    "job", "machine", "fabric", "setting", "wiring", "batch_size", "micro_batches", "ranks",
+    "hosts", "largest_share",
 )  # fmt: skip
 _FLAGS = ("guessed",)
 _COLUMNS = (*_NUMBERS, *_FLAGS, *_TEXTS, "place")
@@ -69,6 +70,8 @@ class StepCells(Columns):
         What carries the communication: link, network, cluster.
     setting : ndarray of str
         What else tells a placement from others: plan, limits, neighbours; empty for plain ones.
+    wiring : ndarray of str
+        What tells cells apart that are alike in all the above: :func:`wiring_word`.
     place : ndarray of int
         Rows of equal codes are on equal placements; those of others may be, too.
 
@@ -94,6 +97,7 @@ class StepCells(Columns):
     machine: StrArray
     fabric: StrArray
     setting: StrArray
+    wiring: StrArray
     place: Codes
 
     def __post_init__(self) -> None:
@@ -172,7 +176,7 @@ class StepCells(Columns):
         plain = np.full(len(self), "")
         return replace(
             self, parts=parts, ranks=one, hosts=one, largest_share=one, within_share=one,
-            setting=plain,
+            setting=plain, wiring=plain,
         )  # fmt: skip
 
     @classmethod
@@ -200,6 +204,24 @@ def fabric_word(link: int, network: Network | None) -> str:
     return f"{_LINKS[link]}|{between}"
 
 
+def wiring_word(group: WorldGroup, dealt: str = "") -> str:
+    """Return a word for the rates and latencies of links, where several ranks use them.
+
+    Fabrics of one word may differ in them.
+
+    Parameters
+    ----------
+    dealt : str
+        How many ranks each host has, where hosts are not filled one after the other.
+    """
+    links, word = group.links, dealt
+    if links.largest_share > 1:
+        word += f" in {links.intra_bytes_per_s:g} {links.intra_latency_s:g}"
+    if group.hosts > 1:
+        word += f" out {links.inter_bytes_per_s:g} {links.inter_latency_s:g}"
+    return word
+
+
 def link_of(fabric: str) -> str:
     """Return what of the word of a fabric speaks of the link within a host."""
     return fabric.partition("|")[0]
@@ -225,12 +247,13 @@ class SingleStep(NamedTuple):
     machine: str
     fabric: str
     setting: str
+    wiring: str
 
     @property
     def identity(self) -> tuple[object, ...]:
         """What tells its cell from all others, as :meth:`StepCells.identities`."""
         return (
-            self.job, self.machine, self.fabric, self.setting, self.batch_size,
+            self.job, self.machine, self.fabric, self.setting, self.wiring, self.batch_size,
             self.micro_batches, self.ranks, self.hosts, self.largest_share,
         )  # fmt: skip
 

@@ -30,6 +30,7 @@ GAP = ScriptGap(
         }
     },
 )
+WORDS = ("job", "machine", "fabric", "setting", "wiring")
 NUMBERS = (
     "batch_size", "micro_batches", "ranks", "hosts", "largest_share", "within_share", "host_s",
     "input_s", "window_share",
@@ -38,7 +39,7 @@ NUMBERS = (
 
 def single(cells: StepCells, row: int) -> SingleStep:
     numbers = [float(getattr(cells, name)[row]) for name in NUMBERS]
-    words = [str(getattr(cells, name)[row]) for name in ("job", "machine", "fabric", "setting")]
+    words = [str(getattr(cells, name)[row]) for name in WORDS]
     return SingleStep(cells.parts.at(row), *numbers, *words)
 
 
