@@ -21,10 +21,11 @@ PRIOR = ResidualPrior(
         "device.batch_curve.own": 0.1,
         "host.level.own": 0.5,
         "spread.share_slope.own": 0.05,
-        "communication.level.place": 0.8,
-        "communication.level.own": 0.6,
-        "communication.one_host.own": 0.3,
-        "communication.placement.own": 0.1,
+        "communication.level.job": 0.6,
+        "between.level.place": 0.8,
+        "between.placement.own": 0.1,
+        "within.level.place": 0.8,
+        "within.level.own": 0.3,
         "tail.level.own": 0.3,
         "window.level.own": 0.3,
     },
@@ -80,14 +81,17 @@ def random_cells(random: np.random.Generator, rows: int, jobs=("job",), guessed=
         communication_s=communication,
         input_stall_s=0.01 * random.uniform(0.0, 1.0, rows),
     )
+    # The same wherever cells are.
+    within = np.where(hosts > 1, 0.9 / hosts, 1.0)
     return StepCells(
-        parts=parts, batch_size=random.choice([8.0, 16.0, 64.0], rows),
+        parts=parts, within_share=within, batch_size=random.choice([8.0, 16.0, 64.0], rows),
         micro_batches=random.choice([1.0, 1.0, 2.0], rows), ranks=ranks, hosts=hosts,
         largest_share=np.ceil(ranks / hosts), host_s=random.uniform(0.001, 0.1, rows),
         window_share=random.uniform(0.05, 0.9, rows), device_s=compute,
         guessed=np.full(rows, guessed) & (random.uniform(size=rows) < 0.5),
         job=random.choice(jobs, rows), machine=random.choice(["a", "b", "a+c"], rows),
-        fabric=random.choice(["x", "y"], rows), setting=random.choice(["", "", "zero1"], rows),
+        fabric=random.choice(["x|", "x|net", "y|net"], rows),
+        setting=random.choice(["", "", "zero1"], rows), wiring=random.choice(["", "fast"], rows),
         input_s=random.choice([0.0, 0.003, 0.3], rows), place=np.arange(rows),
     )  # fmt: skip
 

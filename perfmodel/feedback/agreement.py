@@ -19,8 +19,8 @@ from typing import NamedTuple
 _SAME, _LEAST_JOBS, _JOBS = 0.1, 0.15, 0.35
 #: A median is as good as so many times fewer values.
 _OF_A_MEDIAN = 1.57
-#: Others that somebody can be compared with, at least.
-_LEAST_OTHERS = 2
+#: Others that somebody can be compared with, at least: of two nobody knows which one is off.
+_LEAST_OTHERS = 3
 #: Deviations that are let pass in full, and from which on somebody disagrees.
 _FREE, _TOO_FAR = 2.0, 3.0
 #: Nobody disagrees by less, in logarithms: a quarter longer or shorter.

@@ -132,7 +132,7 @@ class Bounds:
         """Return why what was observed of the cell is not believed, or None."""
         doubts = [self.memory]
         if not seen.ran_out:
-            doubts += [one.doubt_of(seen.step_time_s) for one in self.each]
+            doubts += [one.doubt_of(seen) for one in self.each]
         return next((doubt for doubt in doubts if doubt is not None), None)
 
 
@@ -201,7 +201,7 @@ class Plausibility:
         bare = captured_step(cell)
         row = single_step(prepared, bare.parts, placement, bare.slowdowns)
         return Bounds(
-            each=(arithmetic_bounds(prepared, placement), predicted_bounds(prepared, row)),
+            each=(arithmetic_bounds(prepared, placement, row), predicted_bounds(prepared, row)),
             memory=doubt_of_room(prepared, placement),
             predicted=corrected_step(cell, None),
             kind=kind_of(placement),

@@ -14,7 +14,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.observed_rows import fabrics, settings
+from perfmodel.estimator.evidence.observed_rows import fabrics, settings, wirings
 from perfmodel.estimator.placing.columns import ReplicaColumns, slowest
 from perfmodel.estimator.placing.replicas import replica_parts, wait_for_each_other
 from perfmodel.features.arrays import FloatArray
@@ -22,7 +22,7 @@ from perfmodel.graph.job import Job, named_job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps, alone_s
 from perfmodel.placement.calibration.step_cells import StepCells
-from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets
+from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets, within_share
 from perfmodel.placement.job_types.completion import JobTypePrior, JobTypeTable
 from perfmodel.placement.job_types.job_type_cells import JobTypeCells, job_type_cells
 from perfmodel.placement.job_types.job_type_guess import JobTypeGuess
@@ -174,6 +174,7 @@ def guessed_cells(
         ranks=groups.ranks,
         hosts=groups.hosts,
         largest_share=groups.largest_share,
+        within_share=within_share(groups),
         host_s=guess.host_s * accumulation_steps,
         window_share=profile.backward_share,
         device_s=device_s,
@@ -182,6 +183,7 @@ def guessed_cells(
         machine=columns.whole_machine,
         fabric=fabrics(columns),
         setting=settings(columns),
+        wiring=wirings(columns),
     )
     # Replicas that do not wait for each other are taken to take what one of them takes.
     waits = wait_for_each_other(mode, columns.zero_stage)

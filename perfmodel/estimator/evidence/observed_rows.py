@@ -26,8 +26,15 @@ from perfmodel.features.arrays import IntArray
 from perfmodel.graph.job import Job
 from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
-from perfmodel.placement.calibration.step_cells import SingleStep, StepCells, fabric_word
+from perfmodel.placement.calibration.step_cells import (
+    SingleStep,
+    StepCells,
+    fabric_word,
+    wiring_word,
+)
+from perfmodel.placement.data_parallel.gradient_buckets import within_share, within_share_of
 from perfmodel.placement.estimate import StepNumbers, StepParts
+from perfmodel.placement.fabric.world_group import world_rows
 from perfmodel.placement.topology.topology import Placement
 
 logger = logging.getLogger(__name__)
@@ -129,13 +136,16 @@ def weighed_steps(
                 prepared, placement = asked.get(cell) or looked_up(core, job, cell, pointer)
                 step = captured_step(predicted_cell(core, prepared, placement))
                 row = single_step(prepared, step.parts, placement, step.slowdowns, word)
-                bounds = arithmetic_bounds(prepared, placement), predicted_bounds(prepared, row)
+                bounds = (
+                    arithmetic_bounds(prepared, placement, row),
+                    predicted_bounds(prepared, row),
+                )
                 known[cell] = row, *bounds
         _, of_arithmetic, expected = known[cell]
-        doubt = of_arithmetic.doubt_of(one.step_time_s)
+        doubt = of_arithmetic.doubt_of(one)
         if doubt is None and not one.reporter:
             # What is stored was held to what is predicted before.
-            doubt = expected.doubt_of(one.step_time_s)
+            doubt = expected.doubt_of(one)
         if doubt is not None:
             raise InvalidInputError(doubt, pointer=f"{pointer}/step_time_s")
     return ObservedSteps.of(StepCells.of_steps([known[cell][0] for cell in cells]), seen)
@@ -210,6 +220,38 @@ def fabrics(columns: ReplicaColumns) -> list[str]:
     return [fabric_word(link, one) for link, one in zip(links, columns.networks, strict=True)]
 
 
+def wirings(columns: ReplicaColumns) -> list[str]:
+    """Return what tells links of one word apart, words of :func:`.step_cells.wiring_word`."""
+    dealt = [dealt_word(one.placement) for one in columns.placements] or [""] * len(columns)
+    return [
+        wiring_word(group, word)
+        for group, word in zip(world_rows(columns.groups), dealt, strict=True)
+    ]
+
+
+def dealt_word(placement: Placement) -> str:
+    """Return how many accelerators each host has; empty where all but the last are full.
+
+    Examples
+    --------
+    >>> from perfmodel.placement.topology.parse import parse_placement
+    >>> words = ("8xT4", "(4+4+1)xT4@eth-10g", "(2+4+2)xT4@eth-10g", "T4+2xT4+V100@eth-10g")
+    >>> [dealt_word(parse_placement(word)) for word in words]
+    ['', '', '4xT4+2xT4+2xT4', '2xT4+1xV100+1xT4']
+    """
+    nodes = placement.nodes
+    if len(nodes) == 1:
+        return ""
+    hosts = sorted(
+        [(one.count, one.accelerator) for one in nodes for _ in range(one.repeat)], reverse=True
+    )
+    counts = [count for count, _ in hosts]
+    kinds = {accelerator for _, accelerator in hosts}
+    if len(kinds) == 1 and all(count == counts[0] for count in counts[:-1]):
+        return ""
+    return "+".join(f"{count}x{accelerator}" for count, accelerator in hosts)
+
+
 def settings(columns: ReplicaColumns) -> list[str]:
     """Return what else tells placements apart, words of :func:`setting_word`."""
     if not columns.placements:
@@ -230,9 +272,10 @@ def setting_word(zero_stage: int, placement: ResolvedPlacement | None = None) ->
         return sharded
     asked, plan = placement.placement, placement.fabric.plan
     degrees = (plan.tensor, plan.pipeline, plan.expert, plan.context, plan.virtual_stages)
+    kept = (plan.replicate, *[one.value for one in plan.offload])
     beside = sorted(one.key for one in asked.shared_with)
     said = (
-        placement.counts, degrees, plan.sequence_parallel, plan.schedule.value,
+        placement.counts, degrees, kept, plan.sequence_parallel, plan.schedule.value,
         plan.batch_split.value, beside, asked.sharing.value if beside else "",
         *(getattr(asked, name) for name in _LIMITS),
     )  # fmt: skip
@@ -275,8 +318,8 @@ def step_cells(
     samples, micro_batches, host_s, input_s, window_share = np.repeat(
         np.array(said, dtype=np.float64).T, places // len(each), axis=1
     )
-    there = np.array([groups.ranks, columns.hosts, groups.largest_share], dtype=np.float64)
-    ranks, hosts, largest_share = np.tile(there, len(jobs))
+    there = (groups.ranks, columns.hosts, groups.largest_share, within_share(groups))
+    ranks, hosts, largest_share, within = np.tile(np.array(there, dtype=np.float64), len(jobs))
     return StepCells.of_job(
         parts,
         batch_size=samples,
@@ -284,6 +327,7 @@ def step_cells(
         ranks=ranks,
         hosts=hosts,
         largest_share=largest_share,
+        within_share=within,
         host_s=host_s,
         # What a placement says of its loaders stands over what is usual.
         input_s=input_s * (parts.input_stall_s == 0),
@@ -292,6 +336,7 @@ def step_cells(
         machine=[*columns.machine] * len(jobs),
         fabric=fabrics(columns) * len(jobs),
         setting=settings(columns) * len(jobs),
+        wiring=wirings(columns) * len(jobs),
         place=np.tile(np.arange(places), len(jobs)),
     )
 
@@ -335,6 +380,7 @@ def cells_at_batches(
         ranks=one.ranks,
         hosts=one.hosts,
         largest_share=one.largest_share,
+        within_share=one.within_share,
         host_s=host_s,
         input_s=input_s * batch_size / known[nearest] * (parts.input_stall_s == 0),
         window_share=window_share,
@@ -342,6 +388,7 @@ def cells_at_batches(
         machine=one.machine,
         fabric=one.fabric,
         setting=each if len(each) > 1 else one.setting,
+        wiring=one.wiring,
     )
 
 
@@ -362,6 +409,7 @@ def single_step(
         ranks=world.ranks,
         hosts=float(placement.placement.host_count),
         largest_share=world.links.largest_share,
+        within_share=within_share_of(world),
         host_s=host_s,
         input_s=0.0 if parts.input_stall_s else input_s,
         window_share=window_share,
@@ -369,6 +417,7 @@ def single_step(
         machine=placement.machine,
         fabric=fabric_word(world.links.intra_class, placement.fabric.network),
         setting=setting_word(placement.fabric.plan.zero_stage, placement),
+        wiring=wiring_word(world, dealt_word(placement.placement)),
     )
 
 

@@ -43,23 +43,36 @@ class StepBounds:
     """What the step time of a cell may be, seconds.
 
     ``too_fast`` and ``too_slow`` say what is wrong with a time beyond the bounds.
+
+    Parameters
+    ----------
+    of_compute : bool
+        Whether the least holds for what of a step is no synchronisation as well.
     """
 
     least_s: float = 0.0
     most_s: float = float("inf")
     too_fast: str = ""
     too_slow: str = ""
+    of_compute: bool = False
 
-    def doubt_of(self, step_time_s: float) -> str | None:
-        """Return why a step time is not believed, or None."""
-        if step_time_s < self.least_s:
+    def doubt_of(self, seen: Observation) -> str | None:
+        """Return why the time of a step is not believed, or None."""
+        step_s, sync_s = seen.step_time_s, seen.sync_time_s
+        if step_s < self.least_s:
             wrong = self.too_fast
-        elif step_time_s > self.most_s:
+        elif step_s > self.most_s:
             wrong = self.too_slow
+        elif self.of_compute and sync_s and step_s - sync_s < self.least_s:
+            return (
+                f"step_time_s less sync_time_s is {step_s - sync_s:g} s, {self.too_fast}. "
+                "sync_time_s is what of the step waits for communication, without what runs "
+                "meanwhile."
+            )
         else:
             return None
         return (
-            f"step_time_s is {step_time_s:g} s, {wrong}. Is it in seconds, of a whole step, and of "
+            f"step_time_s is {step_s:g} s, {wrong}. Is it in seconds, of a whole step, and of "
             "this job?"
         )
 
@@ -74,8 +87,10 @@ def expected_bounds(least_s: float, most_s: float, what: str) -> StepBounds:
     )
 
 
-def arithmetic_bounds(prepared: PreparedJob, placement: ResolvedPlacement) -> StepBounds:
-    """Return the bounds that the arithmetic of a captured step sets.
+def arithmetic_bounds(
+    prepared: PreparedJob, placement: ResolvedPlacement, step: SingleStep
+) -> StepBounds:
+    """Return the bounds that the arithmetic of a captured step, which is predicted so, sets.
 
     ``min over kinds(sum of FLOPs / peak) / (tensor x pipeline x context) / (4 x 1.05)``
     """
@@ -88,6 +103,7 @@ def arithmetic_bounds(prepared: PreparedJob, placement: ResolvedPlacement) -> St
         least_s=least_s,
         too_fast=f"but the arithmetic of the step alone takes {least_s:.3g} s at the peak of the "
         "accelerator",
+        of_compute=step.communicates,
     )
 
 

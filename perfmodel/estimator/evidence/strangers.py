@@ -2,12 +2,11 @@
 
 Nobody who asks about a job knows who reported the steps of others, nor whether they are true. So
 each reporter has one voice for a machine, whatever number of jobs and steps it sent: by how much
-what it saw there takes longer than predicted. The model itself has a voice, too, which says that it
-does not. What counts is the median of all voices; where there are two in the middle, the one that
-moves the answer less, and of what lies between them :data:`ONE_VOICE` at most. So one reporter
-alone moves no job of others by more than that, and what fewer than half of them invent moves it no
-further than those do that are next to it. A voice weighs what the agreement of its reporter with
-the others on the machine makes of it (:mod:`perfmodel.feedback.agreement`): who reports everything
+what it saw there takes longer than predicted. What counts moves away from the prediction by
+:data:`ONE_VOICE` for each voice that says at least as much, less those that say less: as far as
+half of them go at most. So one reporter more or less moves no job of others by more than that,
+whatever it says and whatever others do. A voice weighs what the agreement of its reporter with the
+others on the machine makes of it (:mod:`perfmodel.feedback.agreement`): who reports everything
 twice as long is hardly heard.
 """
 
@@ -169,12 +168,17 @@ class Strangers:
             jobs = sorted(one for one in reporters[name] if one != family)[:_MOST_JOBS]
             off = {job: self._residual(reporters[name][job]) for job in jobs}
             seen[name] = {job: one for job, one in off.items() if one is not None}
-        voices = {name: _voice(list(off.values())) for name, off in seen.items() if off}
-        return Shift(
-            compute=_weighed(machine, seen, voices, 0),
-            communication=_weighed(machine, seen, voices, 1),
-            reporters=len(voices),
+        compute, communication = (
+            agreed_level(
+                machine,
+                {
+                    name: {job: off[part] for job, off in jobs.items()}
+                    for name, jobs in seen.items()
+                },
+            )
+            for part in (0, 1)
         )
+        return Shift(compute, communication, reporters=sum(map(bool, seen.values())))
 
     def _residual(self, seen: Sequence[Observation]) -> tuple[float, float] | None:
         """Return how much longer a job takes, in logarithms; NaN for what its steps do not tell."""
@@ -196,69 +200,67 @@ class Strangers:
         return known[1]
 
 
-def _weighed(
-    machine: str,
-    seen: Mapping[str, Mapping[str, tuple[float, float]]],
-    voices: Mapping[str, tuple[float, float]],
-    part: int,
-) -> float:
-    """Return what voices agree on of one part of a step, each weighed by its agreement."""
-    weights = agreements(
-        Level(name, machine, job, off[part])
+#: By how much longer each job takes than predicted, in logarithms; NaN where nothing is known.
+Seen = Mapping[str, float]
+
+
+def agreed_level(machine: str, seen: Mapping[str, Seen]) -> float:
+    """Return what reporters agree on of a machine, each weighed by its agreement with the others.
+
+    Parameters
+    ----------
+    seen : mapping of str to mapping of str to float
+        Of each reporter what it saw of jobs.
+    """
+    told = {
+        name: {job: off for job, off in jobs.items() if not np.isnan(off)}
         for name, jobs in seen.items()
-        for job, off in jobs.items()
-        if not np.isnan(off[part])
+    }
+    weights = agreements(
+        Level(name, machine, job, off) for name, jobs in told.items() for job, off in jobs.items()
     )
-    heard = [name for name in voices if name in weights]
-    return agreed([voices[name][part] for name in heard], [weights[name].weight for name in heard])
+    voices = {name: _voice(list(told[name].values())) for name in weights}
+    return agreed(list(voices.values()), [weights[name].weight for name in voices])
 
 
 def agreed(voices: Sequence[float], weights: Sequence[float] | None = None) -> float:
-    """Return what voices agree on, the model's own among them.
+    r"""Return what voices agree on.
+
+    The :math:`x = c \sum_r w_r\ sign(s_r - x)`, where :math:`c` is :data:`ONE_VOICE`: between half
+    of the voices and the model, which says 0 and is left by :math:`c` for each voice that lies
+    beyond :math:`x` and for which none lies on the other side of it.
 
     Parameters
     ----------
     voices : sequence of float
         One of each reporter, in logarithms; NaN says nothing.
     weights : sequence of float or None
-        What each counts, 0 to 1; the model's own counts 1. None: all count alike.
+        What each counts, 0 to 1. None: all count alike.
 
     Examples
     --------
-    One voice is not believed far, one among several that agree not at all:
+    One voice is not believed far, and what many say as far as they go:
 
-    >>> round(agreed([0.7]), 3)
-    0.049
-    >>> agreed([0.3, 0.31, 0.29, -2.0])
-    0.29
+    >>> round(agreed([0.7]), 3), round(agreed([0.7, 0.6]), 3)
+    (0.049, 0.098)
+    >>> agreed([0.3, 0.31, 0.29, 0.3, 0.32, 0.28, 0.31, -2.0])
+    0.28
     """
     counting = [1.0] * len(voices) if weights is None else weights
-    heard = [one for one in zip(voices, counting, strict=True) if not np.isnan(one[0])]
-    low, high = _middle(sorted([(0.0, 1.0), *heard]))
-    nearer, farther = sorted((low, high), key=abs)
-    return nearer + float(np.clip(farther - nearer, -ONE_VOICE, ONE_VOICE))
+    heard = sorted(one for one in zip(voices, counting, strict=True) if not np.isnan(one[0]))
+    # Less than all voices; at each of them what lies above less what lies below falls.
+    low, beyond = -math.inf, math.fsum(weight for _, weight in heard)
+    for voice, weight in heard:
+        if ONE_VOICE * beyond <= voice:
+            break
+        low, beyond = voice, beyond - 2 * weight
+    return max(low, ONE_VOICE * beyond)
 
 
-def _middle(said: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return the two voices on both sides of half the weight; one twice where it lies within."""
-    half, passed = sum(weight for _, weight in said) / 2, 0.0
-    for position, (voice, weight) in enumerate(said):
-        passed += weight
-        if math.isclose(passed, half):
-            return voice, said[position + 1][0]
-        if passed > half:
-            return voice, voice
-    return said[-1][0], said[-1][0]
-
-
-def _voice(jobs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+def _voice(jobs: Sequence[float]) -> float:
     """Return what one reporter says of a machine: the median of its jobs, shrunk."""
-    found = []
-    for part in zip(*jobs, strict=True):
-        told = [one for one in part if not np.isnan(one)]
-        share = len(told) / (len(told) + _OF_JOBS / _OF_MACHINES)
-        found.append(share * known_median(np.array(told)) if told else float("nan"))
-    return found[0], found[1]
+    share = len(jobs) / (len(jobs) + _OF_JOBS / _OF_MACHINES)
+    return share * known_median(np.array(jobs))
 
 
 def _off(seen: ObservedSteps) -> tuple[float, float]:

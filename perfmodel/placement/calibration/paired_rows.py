@@ -18,9 +18,9 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.residual_prior import (
     ALL,
     JOB,
-    OF_MACHINE,
     OWN,
     PLACE,
+    PLACES,
     ResidualPrior,
     Term,
     batch_shapes,
@@ -34,7 +34,7 @@ Codes = npt.NDArray[np.int64]
 T = TypeVar("T", bound=Hashable)
 
 #: What rows may have in common; a placement is ranks, hosts, largest share and setting.
-_SHARED = ("job", "machine", "fabric", "placement", "batch")
+_SHARED = ("job", "machine", "link", "fabric", "placement", "wiring", "batch")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +44,8 @@ class ObservedColumns:
     Parameters
     ----------
     shared : mapping of str to (list, ndarray)
-        For ``job``, ``machine``, ``fabric``, ``placement`` and ``batch`` what occurs, and which of
-        it each row has.
+        For ``job``, ``machine``, ``link``, ``fabric``, ``placement``, ``wiring`` and ``batch`` what
+        occurs, and which of it each row has.
     """
 
     shared: Mapping[str, tuple[list[Any], Codes]]
@@ -73,7 +73,7 @@ class PairedRows:
     observed : sequence of ObservedColumns
         Of equally many rows each.
     same : mapping of str to ndarray, shape (rows, observed), or None
-        Which pairs are of one job, on one machine and on one fabric; None where all are.
+        Which pairs are of one job, on one machine, link and fabric; None where all are.
     guessed : ndarray or None
         Which are both guessed; None where none is.
     cells : tuple of two ndarrays
@@ -180,7 +180,7 @@ class PairedRows:
 
     def times(self, values: FloatArray | float, scope: int, field: Field) -> FloatArray | float:
         """Return values where a scope is common to the pair, else 0."""
-        place = self.same["machine" if field in OF_MACHINE else "fabric"]
+        place = self.same[PLACES[field]]
         if scope in (PLACE, OWN) and place is not None:
             values = values * place
         job = self.same["job"]

@@ -112,9 +112,9 @@ class Weighed(NamedTuple):
 def probable(observed: ObservedSteps, prior: ResidualPrior, pairs: PairedRows) -> list[Posterior]:
     """Return residuals that explain observed steps, the most probable one first.
 
-    A step that is longer than predicted may wait for its device, its host or its loaders. Where one
-    is predicted to take longest, small changes of the others change nothing: so residuals are
-    sought from each end, and each that is unlike the others is one.
+    A step that is longer than predicted may wait for its device, its host, its loaders or for what
+    it communicates. Where one is predicted to take longest, small changes of the others change
+    nothing: so residuals are sought from each end, and each that is unlike the others is one.
 
     Parameters
     ----------
@@ -147,7 +147,10 @@ class _Search:
         self._own = np.where(prior.own_levels > 0, prior.own_levels, 1.0)
 
     def starts(self) -> list[FloatArray]:
-        """Return residuals to seek from: what is expected, all by the host, all by the loaders."""
+        """Return residuals to seek from: what is expected, and all by one thing that is longer.
+
+        The host, the loaders, or the communication where its time was logged.
+        """
         cells = self._observed.cells
         # Of several jobs some may wait for their hosts and some not.
         if len(set(cells.job.tolist())) > 1:
@@ -161,6 +164,14 @@ class _Search:
             # Steps take as long as observed because of this one.
             start = self._mean.copy()
             start[field, rows] = self._compared.values[alone] - np.log(least_s[rows])
+            starts.append(start)
+        logged = cells.communicates & (self._observed.sync_time_s > 0)
+        if logged.any():
+            parts, sync_s = cells.parts.take(logged), self._observed.sync_time_s[logged]
+            # What is predicted to be hidden besides what is not.
+            hidden_s = parts.communication_s - parts.exposed_communication_s
+            start = self._mean.copy()
+            start[Field.COMMUNICATION, logged] = np.log((sync_s + hidden_s) / parts.communication_s)
             starts.append(start)
         return starts
 

@@ -4,11 +4,11 @@ Each field of the residual is a Gaussian process over steps. Its covariance is a
 
 .. math:: K_f(a, b) = \sum_t \sigma_t^2\ scope_t(a, b)\ batch_t(a, b)\ placement_t(a, b),
 
-written ``"device.batch_curve.own"``. The scope says for whom a term is common: the same machine or
-fabric, ``place``; the same ``job``; both, ``own``; every step, ``all``, without which what all
-steps share would be counted of the machine and of the job alike. The shapes say how it runs over
-batches and over placements; most terms have one of them. Standard deviations and means are learned
-from public tables; the shapes are laid down here.
+written ``"device.batch_curve.own"``. The scope says for whom a term is common: the same machine,
+link within a host or fabric, as :data:`PLACES` says, ``place``; the same ``job``; both, ``own``;
+every step, ``all``, without which what all steps share would be counted of the machine and of the
+job alike. The shapes say how it runs over batches and over placements; most terms have one of them.
+Standard deviations and means are learned from public tables; the shapes are laid down here.
 """
 
 from __future__ import annotations
@@ -29,16 +29,18 @@ from perfmodel.placement.calibration.step_response import Field
 from perfmodel.placement.fitted import fitted
 from perfmodel.placement.fitted.forms import read_constants
 
-#: Fields that belong to the machine; the others belong to the fabric.
-OF_MACHINE = frozenset({Field.DEVICE, Field.HOST, Field.FEED, Field.SPREAD, Field.FIXED})
+#: What the place of each field is: the machine, the link within a host, or the fabric.
+PLACES = {
+    **dict.fromkeys(Field, "machine"), Field.WITHIN: "link",
+    **dict.fromkeys((Field.BETWEEN, Field.TAIL, Field.WINDOW), "fabric"),
+}  # fmt: skip
 #: Positions of the scopes; those of guesses are the same among jobs known by a name alone.
 SCOPES = ("all", "place", "job", "own")
 ALL, PLACE, JOB, OWN = range(4)
 #: Shapes over batches and over placements, in the order of their functions; "" is 1.
 BATCH_SHAPES = ("", "batch_slope", "batch_curve", "batch")
 PLACEMENT_SHAPES = (
-    "", "alone", "one_host", "host_slope", "share_slope", "rank_slope", "hosts", "placement",
-    "setting",
+    "", "alone", "host_slope", "share_slope", "rank_slope", "hosts", "placement", "setting",
 )  # fmt: skip
 #: What the others are called, and those that run over both.
 _OTHER_SHAPES = {
@@ -77,7 +79,7 @@ def placement_features(
         NumPy for columns, :class:`.PlainNumbers` for one.
     """
     logs = of.log(hosts), of.log(largest_share), of.log(ranks)
-    return np.array([ranks / ranks, ranks == 1, hosts == 1, *logs, 2.0 / hosts], dtype=np.float64)
+    return np.array([ranks / ranks, ranks == 1, *logs, 2.0 / hosts], dtype=np.float64)
 
 
 def placement_shapes(a: FloatArray, b: FloatArray, same_setting: FloatArray) -> FloatArray:
@@ -93,7 +95,7 @@ def placement_shapes(a: FloatArray, b: FloatArray, same_setting: FloatArray) -> 
     # By ``dot``, which takes half as long as ``@`` where arrays are small.
     curves = np.exp(_CURVES.dot((a[-3:] - b[-3:]) ** 2))
     found = np.concatenate([a[:-1] * b[:-1], curves, same_setting])
-    found[5] *= found[6]
+    found[4] *= found[5]
     return found
 
 
@@ -183,8 +185,7 @@ class ResidualPrior:
     ----------
     means : mapping of str to float
         Of each field by its lower-case name, of steps that are the ones that were predicted;
-        ``"alone"`` is added to ``spread`` of one rank, ``"one_host"`` to ``communication`` within a
-        host.
+        ``"alone"`` is added to ``spread`` of one rank.
     sds : mapping of str to float
         Standard deviation of each term by its name.
     freedom : float
@@ -241,7 +242,6 @@ class ResidualPrior:
         levels = [self.means.get(one.name.lower(), 0.0) for one in Field]
         mean = np.repeat(np.array(levels)[:, None], len(cells), axis=1)
         mean[Field.SPREAD] += self.means.get("alone", 0.0) * (cells.ranks == 1)
-        mean[Field.COMMUNICATION] += self.means.get("one_host", 0.0) * (cells.hosts == 1)
         return mean
 
     def variance(self, cells: StepCells) -> FloatArray:

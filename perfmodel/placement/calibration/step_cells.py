@@ -12,6 +12,7 @@ import numpy.typing as npt
 from perfmodel.errors import InvalidInputError
 from perfmodel.features.arrays import Columns, FloatArray, StrArray
 from perfmodel.placement.estimate import StepNumbers, StepParts
+from perfmodel.placement.fabric.world_group import WorldGroup
 from perfmodel.placement.topology.links import LinkClass
 from perfmodel.placement.topology.topology import Network
 
@@ -19,15 +20,15 @@ Codes = npt.NDArray[np.int64]
 
 #: Of what runs on the accelerator, the part beside which gradients can be exchanged.
 USUAL_WINDOW_SHARE = 0.6
-_TEXTS = ("job", "machine", "fabric", "setting")
+_TEXTS = ("job", "machine", "fabric", "setting", "wiring")
 _NUMBERS = (
-    "batch_size", "micro_batches", "ranks", "hosts", "largest_share", "host_s", "window_share",
-    "device_s", "input_s",
+    "batch_size", "micro_batches", "ranks", "hosts", "largest_share", "within_share", "host_s",
+    "window_share", "device_s", "input_s",
 )  # fmt: skip
 #: What tells one cell from all others.
 _IDENTITY = (
-    "job", "machine", "fabric", "setting", "batch_size", "micro_batches", "ranks", "hosts",
-    "largest_share",
+    "job", "machine", "fabric", "setting", "wiring", "batch_size", "micro_batches", "ranks",
+    "hosts", "largest_share",
 )  # fmt: skip
 _FLAGS = ("guessed",)
 _COLUMNS = (*_NUMBERS, *_FLAGS, *_TEXTS, "place")
@@ -45,6 +46,9 @@ class StepCells(Columns):
         In which a step takes them.
     ranks, hosts, largest_share : ndarray, shape (rows,)
         Accelerators, hosts, and accelerators on the fullest host.
+    within_share : ndarray, shape (rows,)
+        Part of the communication that those on the fullest host would take alone: from
+        :func:`.gradient_buckets.within_share`, 1 on one host.
     parts : StepParts
         As predicted, columns of shape (rows,).
     host_s : ndarray, shape (rows,)
@@ -66,6 +70,8 @@ class StepCells(Columns):
         What carries the communication: link, network, cluster.
     setting : ndarray of str
         What else tells a placement from others: plan, limits, neighbours; empty for plain ones.
+    wiring : ndarray of str
+        What tells cells apart that are alike in all the above: :func:`wiring_word`.
     place : ndarray of int
         Rows of equal codes are on equal placements; those of others may be, too.
 
@@ -80,6 +86,7 @@ class StepCells(Columns):
     ranks: FloatArray
     hosts: FloatArray
     largest_share: FloatArray
+    within_share: FloatArray
     parts: StepParts
     host_s: FloatArray
     input_s: FloatArray
@@ -90,6 +97,7 @@ class StepCells(Columns):
     machine: StrArray
     fabric: StrArray
     setting: StrArray
+    wiring: StrArray
     place: Codes
 
     def __post_init__(self) -> None:
@@ -99,8 +107,8 @@ class StepCells(Columns):
                 raise InvalidInputError(f"Column {name} of steps needs {rows} rows.")
         for name in _NUMBERS:
             column = getattr(self, name)
-            # Nothing may have to be loaded.
-            least = column >= 0 if name == "input_s" else column > 0
+            # Nothing may have to be loaded, or to be sent within a host.
+            least = column >= 0 if name in ("input_s", "within_share") else column > 0
             if not np.all(np.isfinite(column) & least):
                 raise InvalidInputError(f"Column {name} of steps holds a value not above zero.")
         if not np.all(np.isfinite(self.parts.step_time_s) & (self.parts.compute_s > 0)):
@@ -117,13 +125,13 @@ class StepCells(Columns):
         ----------
         **columns
             Those that are left out are usual: a captured job on placements of their own, in one
-            micro-batch, about which no words say anything.
+            micro-batch, about which no words say anything, where what crosses hosts counts.
         """
         rows = len(parts.compute_s)
         usual = {
             "micro_batches": 1.0, "input_s": 0.0, "window_share": USUAL_WINDOW_SHARE,
             "device_s": parts.compute_s, "guessed": False, **dict.fromkeys(_TEXTS, ""),
-            "place": np.arange(rows),
+            "place": np.arange(rows), "within_share": np.asarray(columns["hosts"]) == 1,
         }  # fmt: skip
         kinds = {**dict.fromkeys(_NUMBERS, np.float64), **dict.fromkeys(_TEXTS, np.str_)}
         made = {
@@ -147,6 +155,12 @@ class StepCells(Columns):
         )
 
     @property
+    def link(self) -> StrArray:
+        """What carries the communication within a host: the first part of the fabric."""
+        words, at = np.unique(self.fabric, return_inverse=True)
+        return np.array([link_of(word) for word in words.tolist()])[at]
+
+    @property
     def communicates(self) -> npt.NDArray[np.bool_]:
         """Which of them share gradients."""
         return np.asarray((self.ranks > 1) & (self.parts.communication_s > 0))
@@ -160,7 +174,10 @@ class StepCells(Columns):
         one = np.ones(len(self))
         parts = StepParts.of(self.parts.compute_s, input_stall_s=self.parts.input_stall_s)
         plain = np.full(len(self), "")
-        return replace(self, parts=parts, ranks=one, hosts=one, largest_share=one, setting=plain)
+        return replace(
+            self, parts=parts, ranks=one, hosts=one, largest_share=one, within_share=one,
+            setting=plain, wiring=plain,
+        )  # fmt: skip
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
@@ -187,6 +204,29 @@ def fabric_word(link: int, network: Network | None) -> str:
     return f"{_LINKS[link]}|{between}"
 
 
+def wiring_word(group: WorldGroup, dealt: str = "") -> str:
+    """Return a word for the rates and latencies of links, where several ranks use them.
+
+    Fabrics of one word may differ in them.
+
+    Parameters
+    ----------
+    dealt : str
+        How many ranks each host has, where hosts are not filled one after the other.
+    """
+    links, word = group.links, dealt
+    if links.largest_share > 1:
+        word += f" in {links.intra_bytes_per_s:g} {links.intra_latency_s:g}"
+    if group.hosts > 1:
+        word += f" out {links.inter_bytes_per_s:g} {links.inter_latency_s:g}"
+    return word
+
+
+def link_of(fabric: str) -> str:
+    """Return what of the word of a fabric speaks of the link within a host."""
+    return fabric.partition("|")[0]
+
+
 _LINKS = {int(one): one.name.lower() for one in LinkClass}
 
 
@@ -199,6 +239,7 @@ class SingleStep(NamedTuple):
     ranks: float
     hosts: float
     largest_share: float
+    within_share: float
     host_s: float
     input_s: float
     window_share: float
@@ -206,14 +247,20 @@ class SingleStep(NamedTuple):
     machine: str
     fabric: str
     setting: str
+    wiring: str
 
     @property
     def identity(self) -> tuple[object, ...]:
         """What tells its cell from all others, as :meth:`StepCells.identities`."""
         return (
-            self.job, self.machine, self.fabric, self.setting, self.batch_size,
+            self.job, self.machine, self.fabric, self.setting, self.wiring, self.batch_size,
             self.micro_batches, self.ranks, self.hosts, self.largest_share,
         )  # fmt: skip
+
+    @property
+    def link(self) -> str:
+        """What carries the communication within a host."""
+        return link_of(self.fabric)
 
     @property
     def device_s(self) -> float:

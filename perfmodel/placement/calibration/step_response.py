@@ -1,15 +1,17 @@
 r"""How a step answers when what was assumed of its job turns out different.
 
-Eight logarithms :math:`z` say how a job differs from its prediction: device time, host time,
-feeding, what spreading costs, a fixed time, communication, tail and window. With the predicted
-computation :math:`C_0`, host time :math:`H_0`, input :math:`I_0`, communication :math:`N_0` and
-exposed part :math:`E_0`,
+Ten logarithms :math:`z` say how a job differs from its prediction: device time, host time,
+feeding, what spreading costs, a fixed time, communication, that between hosts, that within them,
+tail and window. With the predicted computation :math:`C_0`, host time :math:`H_0`, input
+:math:`I_0`, communication :math:`N_0`, of which the ranks of the fullest host alone would take the
+share :math:`\sigma`, and exposed part :math:`E_0`,
 
 .. math::
 
     W &= \lambda\,[\,(\,(C_0 e^{z_1})^q + (H_0 e^{z_2})^q)^{1/q}\,e^{z_4} + F_0 e^{z_5}\,], \qquad
-    C = (W^p + (I_0 e^{z_3})^p)^{1/p}, \qquad N = N_0 e^{z_6} \\
-    E &= \kappa\,[\,\tau N + h((1 - \tau) N,\ \omega C e^{z_8})\,], \qquad
+    C = (W^p + (I_0 e^{z_3})^p)^{1/p}, \qquad
+    N = N_0 e^{z_6}\,[\,(1 - \sigma) e^{z_7} + \sigma e^{z_8}\,] \\
+    E &= \kappa\,[\,\tau N + h((1 - \tau) N,\ \omega C e^{z_{10}})\,], \qquad
     h(n, w) = \tfrac12 (n - w + \sqrt{(n - w)^2 + 4 \epsilon^2 n^2})
 
 The device works or waits for its host, whichever takes longer, with a soft corner; :math:`\lambda`
@@ -19,7 +21,7 @@ that their corner is sharper, :math:`p > q`; steps that were predicted have none
 :math:`\lambda` leaves that out. Communication
 hides behind a share :math:`\omega` of the computation; what exceeds it is exposed, and so is the
 tail :math:`\tau`, gradients that are ready last. :math:`\tau_0` is what makes :math:`E_0` of
-:math:`N_0`, :math:`\tau = 1 - (1 - \tau_0)^{e^{z_7}}`, and :math:`\kappa` absorbs the rest of
+:math:`N_0`, :math:`\tau = 1 - (1 - \tau_0)^{e^{z_9}}`, and :math:`\kappa` absorbs the rest of
 :math:`E_0`, within a factor of two.
 """
 
@@ -50,7 +52,7 @@ LEAST_HIDDEN = 1e-9
 
 
 class Field(IntEnum):
-    """The eight logarithms in which a job differs from its prediction."""
+    """The ten logarithms in which a job differs from its prediction."""
 
     DEVICE = 0
     HOST = 1
@@ -58,8 +60,10 @@ class Field(IntEnum):
     SPREAD = 3
     FIXED = 4
     COMMUNICATION = 5
-    TAIL = 6
-    WINDOW = 7
+    BETWEEN = 6
+    WITHIN = 7
+    TAIL = 8
+    WINDOW = 9
 
 
 class Responded(NamedTuple):
@@ -146,7 +150,7 @@ class Response:
         """Return the steps under a residual, one number or column for each field."""
         of, step, before = self._of, self._step, self._step.parts
         # In the order of the fields: looked up by name each takes as long as an addition.
-        device, host, feed, spread, fixed, communication, tail, window = of.clip(
+        device, host, feed, spread, fixed, communication, between, within, tail, window = of.clip(
             residual, -MOST_LOG, MOST_LOG
         )
         worked, fixed_s, device_share = self._work(device, host, spread, fixed)
@@ -159,17 +163,22 @@ class Response:
         by_work, nothing = here - by_fixed, 0.0 * compute
         by_compute = [
             by_work * device_share, by_work * (1 - device_share), compute - here, by_work,
-            by_fixed, nothing, nothing, nothing,
+            by_fixed, nothing, nothing, nothing, nothing, nothing,
         ]  # fmt: skip
-        total = before.communication_s * of.exp(communication)
+        across = (1 - step.within_share) * of.exp(between)
+        inside = step.within_share * of.exp(within)
+        total = before.communication_s * of.exp(communication) * (across + inside)
         exposed, by_exposed = nothing, [nothing] * len(by_compute)
         if self._exposure is not None:
             window_s = step.window_share * compute * of.exp(window)
-            exposed, *by_communication, by_window = self._exposed(total, tail, window_s)
+            exposed, by_total, by_tail, by_window = self._exposed(total, tail, window_s)
+            of_inside = by_total * inside / (across + inside)
             # What computation grows by widens the window as well.
             wider = by_window / compute
             by_computation = [wider * one for one in by_compute[: Field.COMMUNICATION]]
-            by_exposed = [*by_computation, *by_communication, by_window]
+            by_exposed = [
+                *by_computation, by_total, by_total - of_inside, of_inside, by_tail, by_window,
+            ]  # fmt: skip
         exposed = of.minimum(exposed, total)
         parts = type(before)(
             compute_s=compute,

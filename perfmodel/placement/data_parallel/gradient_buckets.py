@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -17,9 +18,13 @@ import numpy as np
 from perfmodel.features.arrays import FloatArray, IntArray, Numbers
 from perfmodel.placement.collectives.collective_constants import Collective
 from perfmodel.placement.collectives.collectives import collective_time_s
-from perfmodel.placement.data_parallel.data_parallel_constants import DataParallelConstants
+from perfmodel.placement.data_parallel.data_parallel_constants import (
+    DataParallelConstants,
+    fitted_constants,
+)
 from perfmodel.placement.data_parallel.step_profile import StepProfile
 from perfmodel.placement.fabric.groups import CommGroups
+from perfmodel.placement.fabric.world_group import WorldGroup, world_columns
 from perfmodel.placement.topology.links import LinkClass
 
 FIRST_BUCKET_BYTES = 2.0**20
@@ -29,6 +34,8 @@ _OF_GROUPS = ("ready", "count", "size_bytes")
 #: Ranks that usual hosts have on one socket.
 _SOCKET = 4.0
 _OVER_PCIE = (int(LinkClass.PCIE), int(LinkClass.NONE))
+#: Keeps quotients finite where nothing is sent.
+_SHORTEST_S = 1e-30
 #: More groups than this change no answer by a per mille.
 MOST_GROUPS = 12
 
@@ -265,6 +272,26 @@ def link_slowdowns(
         np.asarray(np.where(groups.largest_share > 1, slower, 1.0)),
         np.where(groups.hosts > 1, of_class[groups.inter_class], 1.0),
     )
+
+
+def within_share(groups: CommGroups) -> FloatArray:
+    """Return the part of the communication that the ranks of the fullest host would take alone.
+
+    Inside a step, of gradients in buckets of the usual size; 1 on one host.
+    """
+    inside, between = link_slowdowns(fitted_constants(), groups)
+    size_bytes = np.full(np.shape(groups.ranks), BUCKET_BYTES)
+    whole = collective_time_s(Collective.ALL_REDUCE, size_bytes, groups)
+    within = collective_time_s(Collective.ALL_REDUCE, size_bytes, fullest_host(groups))
+    within = np.minimum(within, whole)
+    spread = np.maximum(whole * between + within * (inside - 1), _SHORTEST_S)
+    return np.where((groups.hosts > 1) & (groups.ranks > 1), within * inside / spread, 1.0)
+
+
+@lru_cache(maxsize=16_384)
+def within_share_of(group: WorldGroup) -> float:
+    """Return :func:`within_share` of one group, as a plain number."""
+    return float(within_share(world_columns([group]))[0])
 
 
 def fullest_host(groups: CommGroups) -> CommGroups:

@@ -56,6 +56,17 @@ def world_columns(groups: Iterable[WorldGroup]) -> CommGroups:
     return CommGroups(**{name: np.array(column) for name, column in columns})
 
 
+def world_rows(groups: CommGroups) -> list[WorldGroup]:
+    """Return groups of columns one by one, as :func:`world_columns` lays them out."""
+    names = ("ranks", "hosts", *WorldLinks._fields)
+    shape = np.shape(groups.ranks)
+    columns = [np.broadcast_to(getattr(groups, name), shape).tolist() for name in names]
+    return [
+        WorldGroup(ranks, hosts, WorldLinks(*links))
+        for ranks, hosts, *links in zip(*columns, strict=True)
+    ]
+
+
 @lru_cache(maxsize=8_192)
 def world_links(shapes: tuple[tuple[Link, int, float], ...], network: Network | None) -> WorldLinks:
     """Return what joins all ranks of some hosts: what :meth:`.fabric.Fabric.slowest_group` says.

@@ -100,23 +100,25 @@ START = ResidualPrior(
         "fixed.level.own": 0.5,
         "fixed.batch_curve.own": 0.2,
         "communication.level.all": 0.7,
-        "communication.level.place": 0.8,
         "communication.level.job": 0.5,
-        "communication.level.own": 0.5,
-        "communication.one_host.all": 0.7,
-        "communication.one_host.place": 0.8,
-        "communication.one_host.own": 0.2,
-        "communication.share_slope.place": 0.2,
-        "communication.share_slope.own": 0.1,
-        "communication.host_slope.place": 0.1,
-        "communication.host_slope.own": 0.1,
-        "communication.hosts.place": 0.15,
-        "communication.hosts.own": 0.1,
-        "communication.rank_slope.place": 0.2,
-        "communication.rank_slope.own": 0.1,
-        "communication.placement.place": 0.15,
-        "communication.placement.own": 0.1,
         "communication.batch_curve.own": 0.1,
+        "between.level.place": 0.8,
+        "between.level.own": 0.5,
+        "between.share_slope.place": 0.2,
+        "between.share_slope.own": 0.1,
+        "between.host_slope.place": 0.1,
+        "between.host_slope.own": 0.1,
+        "between.hosts.place": 0.15,
+        "between.hosts.own": 0.1,
+        "between.rank_slope.place": 0.2,
+        "between.rank_slope.own": 0.1,
+        "between.placement.place": 0.15,
+        "between.placement.own": 0.1,
+        "within.level.all": 0.7,
+        "within.level.place": 1.1,
+        "within.level.own": 0.5,
+        "within.share_slope.place": 0.3,
+        "within.share_slope.own": 0.15,
         "tail.level.all": 0.7,
         "tail.level.job": 0.6,
         "tail.level.own": 0.6,
@@ -251,8 +253,7 @@ def _by_mean(
     by_field = slopes @ alpha
     cells = sample.steps.cells
     alone = slopes[Field.SPREAD] * (cells.ranks == 1)[rows]
-    one_host = slopes[Field.COMMUNICATION] * (cells.hosts == 1)[rows]
-    extra = {"alone": float(alone @ alpha), "one_host": float(one_host @ alpha)}
+    extra = {"alone": float(alone @ alpha)}
     return [
         extra[name] if name in extra else float(by_field[Field[name.upper()]])
         for name in prior.means

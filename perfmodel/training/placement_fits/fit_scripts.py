@@ -180,8 +180,10 @@ def _links(
         )  # fmt: skip
         moved = posterior.residual(cells) - posterior.posterior.prior.neutral(cells)
         logs = np.vstack([one, np.log(there)]).T
+        # Nothing of these is within a host, or all of it.
+        level = np.where(cells.hosts == 1, moved[Field.WITHIN], moved[Field.BETWEEN])
         # Where placements do not tell hosts from ranks, the least weights.
-        weights = np.linalg.lstsq(logs, moved[Field.COMMUNICATION], rcond=1e-6)[0]
+        weights = np.linalg.lstsq(logs, moved[Field.COMMUNICATION] + level, rcond=1e-6)[0]
         found.setdefault(machine, {})[fabric] = LinkGap(
             least=tuple(there.min(axis=1).tolist()),
             most=tuple(there.max(axis=1).tolist()),

@@ -142,17 +142,26 @@ def test_what_is_known_already_is_not_predicted_again(estimator: Estimator) -> N
     assert shift.compute == pytest.approx(ONE_VOICE)
 
 
-@pytest.mark.parametrize("count", range(1, 9))
-def test_a_voice_more_moves_what_is_agreed_no_further_than_to_its_neighbours(count: int) -> None:
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 6, 10, 32])
+def test_a_voice_more_moves_what_is_agreed_by_its_weight(count: int) -> None:
     rng = np.random.default_rng(count)
     for _ in range(50):
-        said = rng.normal(0.3, 0.1, count).tolist()
-        before = agreed(said)
-        most = max(said, key=abs)
-        assert abs(before) <= abs(most)
-        for lie in (-5.0, 5.0):
-            ends = sorted([0.0, *said])
-            assert ends[0] - ONE_VOICE <= agreed([*said, lie]) <= ends[-1] + ONE_VOICE
+        # Of any level and scatter, some of them apart from the others.
+        said = rng.normal(rng.normal(0.0, 0.5), 0.1, count) + 0.7 * (rng.uniform(size=count) < 0.3)
+        weights = rng.uniform(size=count)
+        before = agreed(said.tolist(), weights.tolist())
+        assert min(*said, 0.0) <= before <= max(*said, 0.0)
+        assert abs(before) <= ONE_VOICE * weights.sum() * (1 + 1e-9)
+        for lie in (-5.0, before, 5.0):
+            after = agreed([*said, lie], [*weights, 0.8])
+            assert abs(after - before) <= 0.8 * ONE_VOICE * (1 + 1e-9)
+
+
+def test_many_that_agree_are_believed_to_the_middle() -> None:
+    said = np.random.default_rng(0).normal(0.6, 0.05, 31)
+    assert agreed(said.tolist()) == pytest.approx(np.median(said), abs=0.05)
+    assert agreed([float("nan"), *said]) == agreed(said.tolist())
+    assert agreed([]) == 0.0
 
 
 def test_what_is_told_of_a_machine_stands_over_strangers(estimator: Estimator) -> None:

@@ -12,7 +12,9 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.placement.calibration.calibration import Calibration, calibrate
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.residual_prior import fitted_prior
+from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Field
+from perfmodel.placement.estimate import StepParts
 
 THREE = ((2, 1, 2), (2, 2, 1), (16, 2, 8))
 
@@ -20,6 +22,13 @@ THREE = ((2, 1, 2), (2, 2, 1), (16, 2, 8))
 def errors(calibration: Calibration, truth: ObservedSteps) -> np.ndarray:
     answered = calibration.apply(truth.cells).parts.step_time_s
     return np.abs(answered / truth.step_time_s - 1)
+
+
+def levels(residual: np.ndarray, cells: StepCells) -> np.ndarray:
+    """Return how much slower all communication is, in logarithms."""
+    between, within = np.exp(residual[[Field.BETWEEN, Field.WITHIN]])
+    slower = (1 - cells.within_share) * between + cells.within_share * within
+    return np.asarray(residual[Field.COMMUNICATION] + np.log(slower))
 
 
 def test_three_placements_tell_the_others():
@@ -35,7 +44,8 @@ def test_three_placements_tell_the_others():
 def test_computation_and_communication_are_told_apart():
     seen = world.measured(world.cells(THREE), communication=np.log(4))
     residual = calibrate(seen, world.PRIOR).residual(seen.cells)
-    assert residual[Field.COMMUNICATION].mean() == pytest.approx(np.log(4), abs=0.25)
+    slower = levels(residual, seen.cells)
+    assert slower[seen.cells.ranks > 1].mean() == pytest.approx(np.log(4), abs=0.25)
     assert residual[Field.DEVICE].mean() == pytest.approx(0.0, abs=0.1)
 
 
@@ -171,9 +181,29 @@ def test_one_accelerator_does_not_communicate():
 def test_another_job_on_the_fabric_says_something_of_the_network_only():
     theirs = world.measured(world.cells(THREE, job="other"), device=1.0, communication=1.2)
     residual = calibrate(theirs, world.PRIOR).residual(world.cells())
-    # Of 0.64 + 0.36 + 0.09 of variance 0.64 is shared; the device is each job's own.
-    assert residual[Field.COMMUNICATION].min() > 0.4
+    # What a job's own gradients take longer is none of the network; the device is each job's own.
+    assert residual[Field.BETWEEN].min() > 0.4
+    assert not residual[Field.COMMUNICATION].any()
     assert not residual[Field.DEVICE].any()
+
+
+@pytest.mark.parametrize("slower", [2.0, 8.0, 30.0])
+def test_two_hosts_send_within_each_what_one_of_them_sends(slower: float):
+    # Links within a host that are slower than predicted are so in each of two hosts as well.
+    communication = np.array([0.02, 0.021])
+    parts = StepParts.of(
+        np.full(2, 0.1),
+        exposed_communication_s=communication / 2,
+        communication_s=communication,
+    )
+    at = StepCells.of_job(
+        parts, batch_size=32, ranks=[4, 8], hosts=[1, 2], largest_share=4, host_s=0.01,
+        within_share=[1.0, 0.02 / 0.021], job="job", fabric=["wire|", "wire|fast"],
+    )  # fmt: skip
+    one = at.take(np.array([0]))
+    found = calibrate(world.measured(one, communication=np.log(slower))).apply(at).parts
+    several_s, one_s = found.communication_s[1], found.communication_s[0]
+    assert several_s == pytest.approx(one_s * 0.021 / 0.02, rel=0.1)
 
 
 def test_the_shipped_prior_answers():

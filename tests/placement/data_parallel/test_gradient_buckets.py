@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from made_up_steps import made_up_profile
 
-from perfmodel.placement.data_parallel.gradient_buckets import GradientBuckets, gradient_buckets
+from perfmodel.placement.data_parallel.gradient_buckets import (
+    GradientBuckets,
+    gradient_buckets,
+    within_share,
+    within_share_of,
+)
+from perfmodel.placement.fabric.world_group import WorldGroup, WorldLinks, world_columns
+from perfmodel.placement.topology.links import LinkClass
 
 MIB = 2**20
 
@@ -80,3 +87,17 @@ def test_a_job_without_gradients_has_no_buckets() -> None:
         gradient_piece_bytes=np.zeros(0),
     )
     assert gradient_buckets(profile).count.sum() == 0
+
+
+def test_what_is_sent_within_a_host_is_a_part_of_what_all_hosts_send() -> None:
+    links = WorldLinks(4.0, LinkClass.PCIE, LinkClass.ETHERNET, 1.2e10, 5e-6, 1e9, 2e-5)
+    slow = WorldGroup(8.0, 2.0, links)
+    fast = slow._replace(links=links._replace(inter_class=LinkClass.RDMA, inter_bytes_per_s=1e12))
+    alone = WorldGroup(8.0, 8.0, links._replace(largest_share=1.0))
+    one_host, one = slow.fullest_host, WorldGroup(1.0, 1.0, slow.fullest_host.links)
+    groups = [one, one_host, slow, fast, alone]
+    shares = within_share(world_columns(groups))
+    assert shares.tolist() == [within_share_of(group) for group in groups]
+    assert shares[:2].tolist() == [1.0, 1.0]
+    assert 0.05 < shares[2] < 0.5 < shares[3] <= 1.0
+    assert shares[4] == 0.0

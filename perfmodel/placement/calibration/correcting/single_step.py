@@ -23,9 +23,9 @@ from perfmodel.lru import LruCache
 from perfmodel.placement.calibration.paired_rows import features_of
 from perfmodel.placement.calibration.posterior import Weighed
 from perfmodel.placement.calibration.residual_prior import (
-    OF_MACHINE,
     OWN,
     PLACEMENT_SHAPES,
+    PLACES,
     batch_shapes,
     placement_features,
     placement_shapes,
@@ -53,8 +53,8 @@ class _Surroundings(NamedTuple):
 
     Parameters
     ----------
-    mean : ndarray, shape (3, residuals, fields)
-        What is expected of each field: over several hosts, within one, and of one rank.
+    mean : ndarray, shape (2, residuals, fields)
+        What is expected of each field: of several ranks, and of one.
     moves : ndarray, shape (residuals, fields, shapes x placements)
         The residual less that, for shapes of 1 with each placement that was observed.
     variance : ndarray, shape (residuals, fields, slopes)
@@ -95,10 +95,9 @@ class SingleSteps:
         # Of a job that is said to be a script; all residuals share it.
         self._gap = posteriors[0].prior.gap
         self._noise, means = posteriors[0].prior.noise, posteriors[0].prior.means
-        expected = np.tile([means.get(one.name.lower(), 0.0) for one in Field], (3, 1))
-        expected[1:, Field.COMMUNICATION] += means.get("one_host", 0.0)
-        expected[2, Field.SPREAD] += means.get("alone", 0.0)
-        #: Over several hosts, within one, and of one rank.
+        expected = np.tile([means.get(one.name.lower(), 0.0) for one in Field], (2, 1))
+        expected[1, Field.SPREAD] += means.get("alone", 0.0)
+        #: Of several ranks, and of one.
         self._expected = expected.tolist()
         self._known: LruCache[tuple[object, ...], _Surroundings] = LruCache(_KEPT)
 
@@ -109,7 +108,7 @@ class SingleSteps:
         around = self._around(step)
         here = placement_features(step.ranks, step.hosts, step.largest_share, PlainNumbers)
         shapes = placement_shapes(here[:, None], self._there, self._ones).ravel()
-        kind = (step.hosts == 1) + (step.ranks == 1)
+        kind = int(step.ranks == 1)
         residuals = around.moves.dot(shapes) + around.mean[kind]
         if self._gap is not None and (link := self._gap.over(step.machine, step.fabric)):
             there = step.ranks, step.hosts, step.largest_share
@@ -137,6 +136,7 @@ class SingleSteps:
             step.batch_size,
             step.job if step.job in words["job"] else "",
             step.machine if step.machine in words["machine"] or self._gap else "",
+            step.link if step.link in words["link"] else "",
             step.fabric if step.fabric in words["fabric"] else "",
             step.setting if step.setting in self._settings else _ANOTHER,
         )
@@ -147,7 +147,7 @@ class SingleSteps:
         return known
 
     def _surroundings(
-        self, batch_size: float, job: str, machine: str, fabric: str, setting: str
+        self, batch_size: float, job: str, machine: str, link: str, fabric: str, setting: str
     ) -> _Surroundings:
         rows, here = self._posteriors[0].rows, np.array([batch_size])
         known, which = self._seen.shared["batch"]
@@ -155,11 +155,12 @@ class SingleSteps:
         itself = batch_shapes(here, here)[:, 0]
         same_setting = (self._setting == setting) & (setting != "")
         same = {}
-        for name, word in (("job", job), ("machine", machine), ("fabric", fabric)):
+        stated = {"job": job, "machine": machine, "link": link, "fabric": fabric}
+        for name, word in stated.items():
             words, have = self._seen.shared[name]
             code = words.index(word) if word in words else -1
             same[name] = (have[rows] == code).astype(np.float64)
-        places = [same["machine" if field in OF_MACHINE else "fabric"] for field in Field]
+        places = [same[PLACES[field]] for field in Field]
         every = np.ones(len(rows))
         scopes = np.stack([[every, at, same["job"], same["job"] * at] for at in places])
         # A row whose step is compared in two parts moves others once.

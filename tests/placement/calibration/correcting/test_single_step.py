@@ -21,7 +21,7 @@ GAP = ScriptGap(
     sds={Field.DEVICE: 0.5, Field.HOST: 0.5},
     links={
         "a": {
-            "x": LinkGap(
+            "x|net": LinkGap(
                 least=(2.0, 1.0, 1.0),
                 most=(8.0, 2.0, 8.0),
                 communication=(0.5, 0.4, -0.3, 0.2),
@@ -30,15 +30,16 @@ GAP = ScriptGap(
         }
     },
 )
+WORDS = ("job", "machine", "fabric", "setting", "wiring")
 NUMBERS = (
-    "batch_size", "micro_batches", "ranks", "hosts", "largest_share", "host_s", "input_s",
-    "window_share",
+    "batch_size", "micro_batches", "ranks", "hosts", "largest_share", "within_share", "host_s",
+    "input_s", "window_share",
 )  # fmt: skip
 
 
 def single(cells: StepCells, row: int) -> SingleStep:
     numbers = [float(getattr(cells, name)[row]) for name in NUMBERS]
-    words = [str(getattr(cells, name)[row]) for name in ("job", "machine", "fabric", "setting")]
+    words = [str(getattr(cells, name)[row]) for name in WORDS]
     return SingleStep(cells.parts.at(row), *numbers, *words)
 
 
