@@ -86,7 +86,7 @@ class ResolvedPlacement:
     is_replicated: bool = field(init=False)
     #: Whether it is that, of whole accelerators that nothing slows down.
     is_plain: bool = field(init=False)
-    #: Equal for placements on the same accelerators, or shares of them; each slice has its own.
+    #: Equal for placements on the same accelerators, or parts of them.
     machine: str = field(init=False)
     #: How its names were read, what was assumed of its links, and what limits nothing.
     warnings: tuple[str, ...] = field(init=False)
@@ -123,7 +123,7 @@ class ResolvedPlacement:
             is_slowed=slowed,
             is_replicated=replicated,
             is_plain=replicated and not slowed,
-            machine="+".join([_computing(kind).name for kind in self.kinds]),
+            machine="+".join([kind.accelerator.name for kind in self.kinds]),
             warnings=tuple(said),
         )
 
@@ -242,12 +242,6 @@ def _look_up(
     held = whole if given is None else part_accelerator(whole, given)
     kind = Kind(accelerator=whole, count=node.count * node.repeat, held=held, part=given)
     return kind, "" if part is None else part.name
-
-
-def _computing(kind: Kind) -> AcceleratorSpec:
-    """Return whose speed steps on a kind share: a slice's, or that of the whole accelerator."""
-    is_slice = kind.part is not None and kind.part.isolated
-    return kind.held if is_slice else kind.accelerator
 
 
 def _named(node: Node, name: str) -> Node:

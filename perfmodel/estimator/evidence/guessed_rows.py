@@ -180,7 +180,7 @@ def guessed_cells(
         device_s=device_s,
         guessed=True,
         job=word,
-        machine=columns.whole_machine,
+        machine=columns.machine,
         fabric=fabrics(columns),
         setting=settings(columns),
         wiring=wirings(columns),

@@ -274,8 +274,9 @@ def setting_word(zero_stage: int, placement: ResolvedPlacement | None = None) ->
     degrees = (plan.tensor, plan.pipeline, plan.expert, plan.context, plan.virtual_stages)
     kept = (plan.replicate, *[one.value for one in plan.offload])
     beside = sorted(one.key for one in asked.shared_with)
+    parts = [kind.part.name if kind.part else "" for kind in placement.kinds]
     said = (
-        placement.counts, degrees, kept, plan.sequence_parallel, plan.schedule.value,
+        placement.counts, parts, degrees, kept, plan.sequence_parallel, plan.schedule.value,
         plan.batch_split.value, beside, asked.sharing.value if beside else "",
         *(getattr(asked, name) for name in _LIMITS),
     )  # fmt: skip
@@ -284,8 +285,7 @@ def setting_word(zero_stage: int, placement: ResolvedPlacement | None = None) ->
 
 #: Fields of a placement that slow its accelerators, or what feeds them.
 _LIMITS = (
-    "power_limit_w", "fraction", "cpu_cores", "storage_bytes_per_s", "loader_workers",
-    "storage_locality",
+    "power_limit_w", "cpu_cores", "storage_bytes_per_s", "loader_workers", "storage_locality",
 )  # fmt: skip
 
 

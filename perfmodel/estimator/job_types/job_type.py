@@ -238,7 +238,7 @@ class ObservedJobType:
             batch_size=own_batch(self.job) if batch_size is None else batch_size,
             accumulation_steps=accumulation_steps or self.job.accumulation_steps,
         )
-        calibration = self.on(columns.whole_machine[0])
+        calibration = self.on(columns.machine[0])
         levels = self.tables.levels
         return JobTypeSteps(
             calibrated=with_levels(self.job, levels, calibration, cells, columns.log_speed),

@@ -121,13 +121,6 @@ class ReplicaColumns:
     @cached_property
     def machine(self) -> list[str]:
         """Words that placements on the same accelerators, or parts of them, share."""
-        if not self.placements:
-            return self.whole_machine
-        return [placement.machine for placement in self.placements]
-
-    @cached_property
-    def whole_machine(self) -> list[str]:
-        """As ``machine``, whichever part of its accelerators a placement has."""
         return ["+".join([spec.name for spec in kinds]) for kinds in self.accelerators]
 
     @cached_property

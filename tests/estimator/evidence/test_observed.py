@@ -48,14 +48,20 @@ def test_other_placements_of_the_job_follow(estimator: Estimator) -> None:
     assert after.sync_time_s == pytest.approx(before.sync_time_s)
 
 
-@pytest.mark.parametrize("whole", ["A10", "EPYC-7742"])
-@pytest.mark.parametrize("seen_on", ["whole", "share"])
-def test_shares_of_an_accelerator_follow_it_and_it_them(
-    estimator: Estimator, whole: str, seen_on: str
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("A10", "A10 fraction=0.75"),
+        ("A10 fraction=0.75", "A10"),
+        ("EPYC-7742", "EPYC-7742 cores=48"),
+        ("EPYC-7742 cores=48", "EPYC-7742"),
+        ("A100-SXM4-80GB", "A100-SXM4-80GB/7g.80gb"),
+        ("A100-SXM4-80GB/7g.80gb", "A100-SXM4-80GB/4g.40gb"),
+    ],
+)
+def test_parts_of_an_accelerator_follow_it_and_it_them(
+    estimator: Estimator, one: str, other: str
 ) -> None:
-    one, other = whole, f"{whole} {'cores=48' if whole == 'EPYC-7742' else 'fraction=0.75'}"
-    if seen_on == "share":
-        one, other = other, one
     alone = [_ask(estimator, place).step_time_s for place in (one, other)]
     seen = _seen(one, 4 * alone[0])
     here, there = (_ask(estimator, place, seen) for place in (one, other))

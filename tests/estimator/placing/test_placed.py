@@ -12,12 +12,8 @@ import pytest
 from perfmodel.errors import InvalidInputError, InvalidPlacementError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.placing.cells import Cell
-<<<<<<< HEAD
-from perfmodel.estimator.placing.placed import captured_step
-from perfmodel.estimator.placing.slowdowns import UNKNOWN_LOAD_WARNING
-=======
 from perfmodel.estimator.placing.placed import captured_step, placed_step, predicted_cell
->>>>>>> physfix
+from perfmodel.estimator.placing.slowdowns import UNKNOWN_LOAD_WARNING
 from perfmodel.estimator.placing.split_replica import SPLIT_BY_MEGATRON_WARNING
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.graph.job import Job
