@@ -156,9 +156,9 @@ class StepCells(Columns):
 
     @property
     def link(self) -> StrArray:
-        """What carries the communication within a host: the first part of the fabric."""
-        words, at = np.unique(self.fabric, return_inverse=True)
-        return np.array([link_of(word) for word in words.tolist()])[at]
+        """What carries the communication within a host: words of :func:`link_word`."""
+        places = zip(self.machine.tolist(), self.fabric.tolist(), strict=True)
+        return np.array([link_word(*place) for place in places])
 
     @property
     def communicates(self) -> npt.NDArray[np.bool_]:
@@ -222,9 +222,9 @@ def wiring_word(group: WorldGroup, dealt: str = "") -> str:
     return word
 
 
-def link_of(fabric: str) -> str:
-    """Return what of the word of a fabric speaks of the link within a host."""
-    return fabric.partition("|")[0]
+def link_word(machine: str, fabric: str) -> str:
+    """Return a word for what joins the accelerators of one host of a machine."""
+    return f"{machine} {fabric.partition('|')[0]}"
 
 
 _LINKS = {int(one): one.name.lower() for one in LinkClass}
@@ -260,7 +260,7 @@ class SingleStep(NamedTuple):
     @property
     def link(self) -> str:
         """What carries the communication within a host."""
-        return link_of(self.fabric)
+        return link_word(self.machine, self.fabric)
 
     @property
     def device_s(self) -> float:
