@@ -32,6 +32,8 @@ _IDENTITY = (
 )  # fmt: skip
 _FLAGS = ("guessed",)
 _COLUMNS = (*_NUMBERS, *_FLAGS, *_TEXTS, "place")
+#: What rows are sorted by: what places are before what tells them apart.
+_ORDER = (*_TEXTS[:-1], *_FLAGS, *_NUMBERS, _TEXTS[-1])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -187,7 +189,7 @@ class StepCells(Columns):
     def order(self, *last: FloatArray) -> npt.NDArray[np.int64]:
         """Return positions that sort the rows by all that they are, then by ``last``."""
         parts = [getattr(self.parts, one.name) for one in fields(StepParts)]
-        keys = [getattr(self, name) for name in (*_TEXTS, *_FLAGS, *_NUMBERS)]
+        keys = [getattr(self, name) for name in _ORDER]
         return np.lexsort(tuple(reversed([*keys, *parts, *last]))).astype(np.int64)
 
 

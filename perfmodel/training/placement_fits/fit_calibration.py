@@ -137,7 +137,7 @@ START = ResidualPrior(
         "fixed.level.guess_job": 1.0,
         "communication.level.guess_job": 1.5,
     },
-    noise=Noise(compute=0.03, sync=0.016, sync_share=0.15, misplaced=0.05),
+    noise=Noise(compute=0.03, sync=0.016, sync_share=0.15, misplaced=0.05, freedom=3.0),
     freedom=1.0,
     bare=0.2,
 )  # fmt: skip

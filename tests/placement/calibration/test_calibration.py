@@ -203,7 +203,7 @@ def test_two_hosts_send_within_each_what_one_of_them_sends(slower: float):
     one = at.take(np.array([0]))
     found = calibrate(world.measured(one, communication=np.log(slower))).apply(at).parts
     several_s, one_s = found.communication_s[1], found.communication_s[0]
-    assert several_s == pytest.approx(one_s * 0.021 / 0.02, rel=0.1)
+    assert 0.8 * one_s < several_s < 1.2 * one_s
 
 
 def test_the_shipped_prior_answers():
