@@ -105,7 +105,7 @@ def _local_models(ctx: click.Context, param: click.Parameter, value: str) -> Pat
 
 def store_options() -> dict[str, Any]:
     """Return what the file system of a URL of models takes besides, from the environment."""
-    stated = os.environ.get("PERFMODEL_MODELS_OPTIONS", "{}")
+    stated = os.environ.get("PERFMODEL_MODELS_OPTIONS") or "{}"
     try:
         found = json.loads(stated)
     except ValueError:

@@ -23,7 +23,7 @@ def sisters_of(
     >>> [one.name for one in sisters_of(known.get("P100-PCIe-16GB"), known)]
     ['P100-PCIe-16GB', 'P100-SXM2-16GB']
     """
-    if spec.kind != "gpu":
+    if spec.kind != "gpu" or spec.architecture in ("", "unknown"):
         return (spec,)
     chip = spec.kind, spec.vendor, spec.architecture
     alike = [one for one in accelerators if (one.kind, one.vendor, one.architecture) == chip]

@@ -63,7 +63,7 @@ def agreements(levels: Iterable[Level]) -> Mapping[str, Agreement]:
 
     Examples
     --------
-    Three reporters saw two jobs on a machine; one of them reports all steps twice as long.
+    Four reporters saw two jobs on a machine; one of them reports all steps twice as long.
 
     >>> seen = [Level(who, "T4", job, value + lie)
     ...     for who, lie in (("a", 0.0), ("b", 0.02), ("c", 0.0), ("d", 0.69))

@@ -7,6 +7,7 @@ disk. Files are JSON or safetensors; nothing is ever unpickled.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import re
@@ -111,7 +112,7 @@ def write_artifact(folder: Path, files: Mapping[str, bytes], manifest: Mapping[s
             write_whole_folder(free, content)
             return free
         except OSError as error:
-            if not free.is_dir():
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise StoreError(
                     f"The model version {free} could not be written: {error}."
                 ) from error

@@ -133,7 +133,8 @@ class RetrainingKeeper(PollingThread):
             logger.info("retraining %s of %s begins by itself: %s", name, self._rules.model, why)
 
     def _may_do(self) -> bool:
-        return self._settings.retrain_here and not is_in_memory(self._database)
+        there = all(folder.is_dir() for _, folder in stated_sources(self._settings))
+        return self._settings.retrain_here and there and not is_in_memory(self._database)
 
 
 def command_of(database: str, settings: Settings) -> list[str]:
@@ -161,7 +162,7 @@ def stated_sources(settings: Settings) -> list[tuple[str, Path]]:
     found = []
     if "retraining_profiles" in settings.model_fields_set:
         folders = settings.retraining_profiles.split(":")
-        found += [("PERFMODEL_RETRAINING_PROFILES", Path(folder)) for folder in folders]
+        found += [("PERFMODEL_RETRAINING_PROFILES", Path(one)) for one in folders if one]
     if settings.data is not None:
         found.append(("PERFMODEL_DATA", settings.data))
     return found

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from perfmodel.cli import cli
+from perfmodel.cli.options import store_options
 from perfmodel.cli.running.settings_file import known_settings, read_settings_into, unread_variables
 from perfmodel.errors import InvalidInputError, UnknownSettingError
 from perfmodel.retraining.settings import parse_settings
@@ -69,6 +70,8 @@ def test_an_empty_variable_states_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     assert _read(tmp_path, 'database = "other.db"', **file)["PERFMODEL_DATABASE"] == "other.db"
     monkeypatch.setenv("PERFMODEL_RATE_PER_S", "")
     assert Settings().rate_per_s == Settings.model_fields["rate_per_s"].default
+    monkeypatch.setenv("PERFMODEL_MODELS_OPTIONS", "")
+    assert store_options() == {}
 
 
 def test_a_file_of_settings_may_name_files_of_secrets(tmp_path: Path) -> None:

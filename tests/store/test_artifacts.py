@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -73,6 +74,20 @@ def test_a_refused_write_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="could not be written"):
         write_artifact(tmp_path / "n" / "1", FILES, {})
     assert [p.name for p in tmp_path.iterdir()] == ["n"]
+
+
+def test_a_disk_that_fails_beside_another_version_is_no_name_that_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_artifact(tmp_path / "n" / "1", FILES, {})
+
+    def full(source: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "rename", full)
+    with pytest.raises(StoreError, match="No space left"):
+        write_artifact(tmp_path / "n" / "1", FILES, {})
+    assert [p.name for p in (tmp_path / "n").iterdir()] == ["1"]
 
 
 def test_names_the_damaged_file_and_the_reason(tmp_path: Path) -> None:

@@ -222,7 +222,7 @@ def fabrics(columns: ReplicaColumns) -> list[str]:
 
 def wirings(columns: ReplicaColumns) -> list[str]:
     """Return what tells links of one word apart, words of :func:`.step_cells.wiring_word`."""
-    dealt = [dealt_word(one.placement) for one in columns.placements] or [""] * len(columns)
+    dealt = [dealt_word(one.named) for one in columns.placements] or [""] * len(columns)
     return [
         wiring_word(group, word)
         for group, word in zip(world_rows(columns.groups), dealt, strict=True)
@@ -417,7 +417,7 @@ def single_step(
         machine=placement.machine,
         fabric=fabric_word(world.links.intra_class, placement.fabric.network),
         setting=setting_word(placement.fabric.plan.zero_stage, placement),
-        wiring=wiring_word(world, dealt_word(placement.placement)),
+        wiring=wiring_word(world, dealt_word(placement.named)),
     )
 
 

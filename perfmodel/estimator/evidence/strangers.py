@@ -4,10 +4,10 @@ Nobody who asks about a job knows who reported the steps of others, nor whether 
 each reporter has one voice for a machine, whatever number of jobs and steps it sent: by how much
 what it saw there takes longer than predicted. What counts moves away from the prediction by
 :data:`ONE_VOICE` for each voice that says at least as much, less those that say less: as far as
-half of them go at most. So one reporter more or less moves no job of others by more than that,
-whatever it says and whatever others do. A voice weighs what the agreement of its reporter with the
-others on the machine makes of it (:mod:`perfmodel.feedback.agreement`): who reports everything
-twice as long is hardly heard.
+half of them go at most. So one reporter more or less moves no job of others by more than that, as
+long as it does not change what the voices of others weigh (``benchmarks/voices.py``). A voice
+weighs what the agreement of its reporter with the others on the machine makes of it
+(:mod:`perfmodel.feedback.agreement`): who reports everything twice as long is hardly heard.
 """
 
 from __future__ import annotations

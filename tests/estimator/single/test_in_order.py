@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import random
@@ -42,6 +43,9 @@ def test_sisters_share_a_chip_whatever_they_are_called() -> None:
     assert set(FAMILY) < set(sisters_of(FAMILY[0], KNOWN))
     assert len(sisters_of(KNOWN.get("T4"), KNOWN)) == 1
     assert len(sisters_of(KNOWN.get("TPU-v5e"), KNOWN)) == 1
+    # Of what no driver knew the chip of, nothing is known to be alike.
+    odd = dataclasses.replace(KNOWN.get("T4"), name="odd", architecture="unknown")
+    assert sisters_of(odd, [dataclasses.replace(odd, name="another"), *KNOWN]) == (odd,)
     apple = sisters_of(KNOWN.get("Apple-M1-GPU"), KNOWN)
     assert len(apple) == 5 and {one.kind for one in apple} == {"gpu"}
 

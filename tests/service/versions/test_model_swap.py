@@ -17,6 +17,8 @@ from often import often
 from trained_version import trained_version
 from waiting import until
 
+from perfmodel.devices.catalog import Catalog
+from perfmodel.devices.sisters import sisters_of
 from perfmodel.estimator.single.loading import LoadedModel
 from service.versions import loaded_versions
 from service.versions.folder_watch import ModelFolder
@@ -85,8 +87,13 @@ def test_what_was_asked_is_predicted_before_a_version_serves(
     _appear(trained, models, "1")
     _reload(service.client)
     pairs = service.dispatcher.estimator.core.recently_predicted(100)
-    # 2 jobs on 2 kinds of accelerators.
-    assert len(pairs) == 4
+    # 2 jobs on 2 kinds of accelerators, each with all of its chip.
+    catalog = Catalog.default()
+    kinds = {catalog.get(name) for name in ("A10", "T4")}
+    alike = {one.name for kind in kinds for one in sisters_of(kind, catalog)}
+    assert len({prepared.key for prepared, _ in pairs}) == 2
+    assert {spec.name for _, spec in pairs} == alike
+    assert len(pairs) == 2 * len(alike)
 
 
 def test_the_newest_serves_and_going_back_is_removing_it(

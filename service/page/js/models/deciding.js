@@ -5,6 +5,7 @@ import { askForKey } from "../service/key.js";
 import { ask, question } from "../service/service.js";
 
 const FORBIDDEN = 403;
+const UNPROCESSABLE = 422;
 
 /** Ask for a reason; resolves to it, or to null where nothing shall be done. */
 function confirmed({ title, about, label }) {
@@ -21,9 +22,10 @@ function confirmed({ title, about, label }) {
 /**
  * Make a decision `{path, force, title, about, label}`.
  *
- * `refuse(message, repair)` is told why the service did not do it. Resolves to what it answered, or null.
+ * `refuse(message, repair)` is told why the service did not do it; `insist` does by force what can be forced.
+ * Resolves to what it answered, or null.
  */
-export async function decideAbout(decision, refuse) {
+export async function decideAbout(decision, refuse, insist) {
   refuse(null);
   const why = await confirmed(decision);
   if (why === null) return null;
@@ -36,7 +38,9 @@ export async function decideAbout(decision, refuse) {
     return answer;
   } catch (problem) {
     const other = h("button", { type: "button", onclick: () => askForKey() }, "Use another key");
-    refuse(`${decision.title}: ${problem.message}`, problem.status === FORBIDDEN ? other : null);
+    const forced = h("button", { type: "button", onclick: insist }, `${decision.label} all the same`);
+    const repairs = { [FORBIDDEN]: other, [UNPROCESSABLE]: decision.force === false ? forced : null };
+    refuse(`${decision.title}: ${problem.message}`, repairs[problem.status] ?? null);
     return null;
   }
 }

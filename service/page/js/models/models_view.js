@@ -106,7 +106,7 @@ function choose(model) {
 }
 
 async function decide(decision) {
-  const done = await decideAbout(decision, versions.refuse);
+  const done = await decideAbout(decision, versions.refuse, () => decide({ ...decision, force: true }));
   if (done) {
     await refresh();
     watch();

@@ -30,7 +30,7 @@ export function versionsPanel(chosen, decide) {
     const offered = DECISIONS.filter(({ of, verb }) => of.includes(state) && !(verb === "shadow" && !serving));
     const buttons = offered.map(({ verb, label, about }) => h("button", {
       type: "button", class: "small", "data-verb": verb,
-      onclick: () => decide({ path: `v1/models/${model}/${verb}`, force: verb === "promote" && state === "refused", title: `${label}: ${shortName(model)}`, label, about }),
+      onclick: () => decide({ path: `v1/models/${model}/${verb}`, force: verb === "promote" ? state === "refused" : undefined, title: `${label}: ${shortName(model)}`, label, about }),
     }, label));
     const name = (serving ?? listed[0])?.model.split("/")[0] ?? "default";
     const back = h("button", {

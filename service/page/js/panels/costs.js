@@ -25,8 +25,8 @@ export function costsOfAnswer() {
     async ask({ estimate, facts }, explained, signal) {
       element.classList.add("waiting");
       const [explanation] = await Promise.all([explained, loadPrices()]);
-      if (signal.aborted) return;
       element.classList.remove("waiting");
+      if (signal.aborted) return;
       shown = { estimate, explanation, facts };
       present();
     },
