@@ -112,7 +112,7 @@ def write_artifact(folder: Path, files: Mapping[str, bytes], manifest: Mapping[s
             write_whole_folder(free, content)
             return free
         except OSError as error:
-            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY) or not free.is_dir():
                 raise StoreError(
                     f"The model version {free} could not be written: {error}."
                 ) from error
