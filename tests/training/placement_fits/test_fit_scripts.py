@@ -74,10 +74,13 @@ def test_of_one_model_nothing_can_be_left_out():
 
 
 def communicating(*, logged: bool) -> dict[Group, Measured]:
-    """Return three scripts on one kind whose links take e^1.5 times as long as predicted."""
+    """Return three scripts on one kind whose links take e^1.5 times as long as predicted.
+
+    Steps are short enough to show what is sent within a host.
+    """
     found = {}
     for job in JOBS:
-        at = world.cells(((1, 1, 1), (4, 1, 4), (8, 2, 4), (16, 4, 4)), (16, 64, 256), job=job)
+        at = world.cells(((1, 1, 1), (4, 1, 4), (8, 2, 4), (16, 4, 4)), (1, 4, 16), job=job)
         steps = world.measured(at, communication=1.5, seed=len(found))
         sync = steps.sync_time_s if logged else np.full(len(at), np.nan)
         digits = np.repeat("", len(at))
