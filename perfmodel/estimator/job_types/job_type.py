@@ -192,7 +192,6 @@ class ObservedJobType:
         if of_others:
             told = (told or ToldJobs(core, ())).with_others(of_others)
         placements, kept = modelled(core, own, job.mode, pointer="/observations")
-        placements, kept = modelled(core, spread(kept, MOST_OWN), job.mode)
         found = cls(
             job=job,
             catalog=core.accelerators,
@@ -203,7 +202,7 @@ class ObservedJobType:
         )
         if not kept:
             return found
-        guess = guess_of(placements, kept)
+        guess = guess_of(*modelled(core, spread(kept, MOST_OWN), job.mode))
         steps = observed_rows(guess, placements, kept, word=word, mode=job.mode)
         return replace(found, guess=guess, own=steps)
 

@@ -19,7 +19,8 @@ measurement alone. What a cell has to itself is Student's: R grows with what an 
 so that an outlier hardly counts elsewhere, while in its own cell it is believed the more. So a
 cell that was observed is answered near its measurements, whatever else was observed. What is
 peculiar to a job on one machine is Student's as well: a job unlike all others there says little of
-them.
+them. Of very many cells some are weighed together, and each of the others is answered near its
+measurements all the same (:mod:`.lone_cells`).
 
 A pure function of the set of observations; their order does not matter, to the bit.
 
@@ -36,6 +37,7 @@ import numpy as np
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.calibration.correcting.corrected import CalibratedSteps, correct_weighed
 from perfmodel.placement.calibration.correcting.single_step import SingleSteps
+from perfmodel.placement.calibration.lone_cells import LoneCells, spread_rows
 from perfmodel.placement.calibration.observed_steps import ObservedSteps
 from perfmodel.placement.calibration.paired_rows import PairedRows
 from perfmodel.placement.calibration.posterior import Posterior, Weighed, probable
@@ -43,6 +45,8 @@ from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Response
 
+#: Cells that are weighed together: the time of it grows with their cube.
+MOST_TOGETHER = 200
 #: A residual that is less probable beside the others does not answer.
 _LEAST_SHARE = 0.05
 
@@ -106,17 +110,21 @@ def calibrate(observed: ObservedSteps, prior: ResidualPrior | None = None) -> Ca
     prior : ResidualPrior or None
         The fitted one by default.
     """
-    known, rows = prior or fitted_prior(), observed.pooled()
+    known, every = prior or fitted_prior(), observed.pooled()
+    together = spread_rows(every.cells, MOST_TOGETHER)
+    rows, lone = every.take(together), None
+    if not together.all():
+        lone = LoneCells(observed=every.take(~together), noise=known.noise)
     pairs = PairedRows.of(rows.cells)
-    found = probable(rows, known, pairs)
+    found = probable(rows, known, pairs, lone)
     if known.bare != 1 and not rows.cells.guessed.any():
         # Of a script or of a bare step: what was observed decides.
-        bare = probable(rows, known.of_bare_steps, pairs)
+        bare = probable(rows, known.of_bare_steps, pairs, lone)
         found = sorted([*found, *bare], key=lambda one: one.cost)
     costs = np.array([one.cost for one in found])
     shares = np.exp((costs.min() - costs) / 2)
     shares = np.where(shares > _LEAST_SHARE * shares.sum(), shares, 0.0)
     both = zip((shares / shares.sum()).tolist(), found, strict=True)
     return Calibration(
-        observed=rows, weighed=tuple(Weighed(share, one) for share, one in both if share > 0)
+        observed=every, weighed=tuple(Weighed(share, one) for share, one in both if share > 0)
     )

@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from perfmodel.features.arrays import FloatArray
+from perfmodel.placement.calibration.lone_cells import LoneCells
 from perfmodel.placement.calibration.observed_steps import Comparisons, ObservedSteps
 from perfmodel.placement.calibration.paired_rows import Codes, ObservedColumns, PairedRows
 from perfmodel.placement.calibration.residual_prior import ResidualPrior
@@ -74,6 +75,8 @@ class Posterior:
         Standard deviation of the measurements of each cell.
     cost : float
         Minus twice the logarithm of how probable the observations are, but for a constant.
+    lone : LoneCells or None
+        Observed cells that are not among these.
     """
 
     prior: ResidualPrior
@@ -89,6 +92,11 @@ class Posterior:
     weights: FloatArray
     scatter: FloatArray
     cost: float
+    lone: LoneCells | None = None
+
+    def has_seen(self, cell: tuple[object, ...]) -> bool:
+        """Return whether a cell was observed itself, by its identity."""
+        return cell in self.seen.cells or (self.lone is not None and cell in self.lone.at)
 
     @cached_property
     def form(self) -> tuple[object, ...]:
@@ -109,7 +117,12 @@ class Weighed(NamedTuple):
     posterior: Posterior
 
 
-def probable(observed: ObservedSteps, prior: ResidualPrior, pairs: PairedRows) -> list[Posterior]:
+def probable(
+    observed: ObservedSteps,
+    prior: ResidualPrior,
+    pairs: PairedRows,
+    lone: LoneCells | None = None,
+) -> list[Posterior]:
     """Return residuals that explain observed steps, the most probable one first.
 
     A step that is longer than predicted may wait for its device, its host, its loaders or for what
@@ -122,9 +135,11 @@ def probable(observed: ObservedSteps, prior: ResidualPrior, pairs: PairedRows) -
         Pooled.
     pairs : PairedRows
         Of their cells with themselves.
+    lone : LoneCells or None
+        Observed cells beside these.
     """
     search = _Search(observed, prior, pairs)
-    found = [search.from_residual(start) for start in search.starts()]
+    found = [replace(search.from_residual(start), lone=lone) for start in search.starts()]
     different: list[Posterior] = []
     for one in sorted(found, key=lambda one: one.cost):
         if all(np.abs(one.moved - other.moved).max() > _ALIKE for other in different):

@@ -10,7 +10,7 @@ import pytest
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.evidence.strangers import Strangers
-from perfmodel.estimator.job_types.job_type import ObservedJobType
+from perfmodel.estimator.job_types.job_type import MOST_OWN, ObservedJobType
 from perfmodel.estimator.job_types.job_type_answers import answer_of_type
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.estimator.tables.ranking import Criterion, RankQuestion
@@ -54,6 +54,15 @@ def ask(estimator: Estimator):
         return estimator.estimate(job, parse_placement(place), observed)
 
     return answer
+
+
+def test_each_of_very_many_cells_is_answered_near_its_measurement(ask) -> None:
+    batches = range(8, 8 + 2 * MOST_OWN)
+    many = tuple(seen("V100-SXM2-16GB", batch, 0.05 + 0.005 * batch, None) for batch in batches)
+    for batch in batches[:: MOST_OWN // 5]:
+        answer = ask("V100-SXM2-16GB", job=replace(JOB, batch_size=batch), observed=many)
+        assert answer.basis is Basis.MEASURED
+        assert answer.step_time_s == pytest.approx(0.05 + 0.005 * batch, rel=0.05)
 
 
 def test_observed_cells_are_answered_near_their_measurements(ask) -> None:

@@ -13,7 +13,7 @@ observation cannot tell which. With shares :math:`w_m` and what each residual ma
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,10 +21,11 @@ import numpy.typing as npt
 
 from perfmodel.features.arrays import Columns, FloatArray
 from perfmodel.intervals import DEVIATIONS
+from perfmodel.placement.calibration.lone_cells import Told
 from perfmodel.placement.calibration.paired_rows import Codes, PairedRows
 from perfmodel.placement.calibration.posterior import Posterior, Weighed
 from perfmodel.placement.calibration.step_cells import StepCells
-from perfmodel.placement.calibration.step_response import Response
+from perfmodel.placement.calibration.step_response import Responded, Response
 from perfmodel.placement.estimate import StepParts
 
 #: Pairs of a step and an observed row that are worked on together: as many as caches hold.
@@ -109,8 +110,11 @@ def _correct(known: Sequence[Posterior], cells: StepCells, which: Codes) -> Cali
     peculiar = np.where(own.seen, own.whole.sum(axis=1), usual)
     before = np.sum(slopes**2 * unknown, axis=0) + peculiar
     shared = _shared(covariance, slopes, known, which) + own.whole
-    taken = _taken(shared, known, which)
-    after = np.maximum(before - taken, 0.0) + noise.repeat**2
+    left = np.maximum(before - _taken(shared, known, which), 0.0)
+    for row, told in _lone(cells, known, which, found, covariance, unknown):
+        own.seen[row], own.effects[:, row], own.scatter[row] = True, told.effects, told.scatter
+        left[row] = told.variance
+    after = left + noise.repeat**2
     # A cell whose measurements disagree is not known better than they agree.
     apart = np.maximum(own.scatter**2 - noise.repeat**2, 0.0)
     return CalibratedSteps(
@@ -177,6 +181,29 @@ def _own(pairs: PairedRows, known: Sequence[Posterior], which: Codes) -> _Own:
         effects[:, row] = own @ one.weights
         scatter[row] = one.scatter[column]
     return _Own(seen=seen, whole=whole, effects=effects, scatter=scatter)
+
+
+def _lone(
+    cells: StepCells,
+    known: Sequence[Posterior],
+    which: Codes,
+    found: Responded,
+    covariance: FloatArray,
+    unknown: FloatArray,
+) -> Iterator[tuple[int, Told]]:
+    """Return the rows that were observed beside what is weighed together, and what they say."""
+    if all(one.lone is None for one in known):
+        return
+    channels, by_channel = found.channels, found.by_channel
+    for row, (code, cell) in enumerate(zip(which.tolist(), cells.identities(), strict=True)):
+        one = known[code]
+        at = None if one.lone is None else one.lone.at.get(cell)
+        if one.lone is None or at is None:
+            continue
+        slopes = by_channel[:, :, row]
+        shared = np.einsum("fc,fj,fj->cj", slopes, covariance[:, row, one.rows], one.slopes)
+        spread = (slopes.T * unknown[:, row]) @ slopes - shared @ one.precision @ shared.T
+        yield row, one.lone.tell(at, channels[:, row], spread)
 
 
 def _with_effects(parts: StepParts, effects: FloatArray) -> StepParts:

@@ -103,7 +103,7 @@ class SingleSteps:
 
     def correct(self, step: SingleStep) -> CalibratedStep | None:
         """Return a step as it is believed to be; None where it was observed itself."""
-        if step.identity in self._seen.cells:
+        if self._posteriors[0].has_seen(step.identity):
             return None
         around = self._around(step)
         here = placement_features(step.ranks, step.hosts, step.largest_share, PlainNumbers)
