@@ -300,13 +300,3 @@ def test_cells_of_curves_and_matrices_are_those_of_placements(estimator: Estimat
     assert expected == pytest.approx([0.03, 0.04, 0.05], rel=0.05)
     assert drawn.step_time_s.tolist() == pytest.approx(expected)
     assert table.step_time_s[0].tolist() == pytest.approx(expected)
-
-
-def test_a_long_logged_synchronisation_is_one_at_other_batches_too(estimator: Estimator) -> None:
-    # A step that is several times as long as predicted, half of it or more spent in waiting.
-    predicted_s = _ask(estimator, "4xA10").step_time_s
-    for factor, share in ((2.4, 0.5), (6.0, 0.9), (8.0, 0.9), (12.0, 0.8)):
-        step_s = factor * predicted_s
-        seen = _seen("4xA10", step_s, sync_time_s=share * step_s)
-        near = estimator.estimate(replace(JOB, batch_size=2001), parse_placement("4xA10"), (seen,))
-        assert near.step_time_s == pytest.approx(step_s, rel=0.15)

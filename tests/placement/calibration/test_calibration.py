@@ -220,3 +220,13 @@ def test_times_that_are_none_are_refused(step, sync):
     at = world.cells(((2, 1, 2),), (32,))
     with pytest.raises(InvalidInputError, match="observed"):
         ObservedSteps(cells=at, step_time_s=np.array([step]), sync_time_s=np.array([sync]))
+
+
+@pytest.mark.parametrize(("place", "batch", "share"), [((2, 1, 2), 16, 0.7), ((8, 2, 4), 256, 0.5)])
+def test_a_long_logged_synchronisation_is_one_at_other_batches_too(place, batch, share):
+    # As little of the communication is predicted to show that more of it would change nothing.
+    at = world.cells((place,), (batch,))
+    step_s = float(at.parts.compute_s[0]) / (1 - share)
+    seen = replace(world.seen(at, step_s), sync_time_s=np.array([share * step_s]))
+    near = calibrate(seen, world.PRIOR).apply(world.cells((place,), (1.06 * batch,)))
+    assert near.parts.step_time_s[0] == pytest.approx(step_s, rel=0.15)
