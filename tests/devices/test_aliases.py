@@ -56,7 +56,7 @@ WRITTEN = {
     # nvidia-smi and rocm-smi
     "RTX 3080 Laptop GPU": "RTX-3080-Max-Q",
     "GTX 1060 6GB": "GTX-1060",
-    "RTX 4070 Ti SUPER": "RTX-4070Ti-Super",
+    "RTX 4070 SUPER": "RTX-4070-Super",
     "NVIDIA GeForce RTX 4060 Laptop GPU": "RTX-4060-Laptop",
     "NVIDIA A100-SXM4-80GB": "A100-SXM4-80GB",
     "NVIDIA A100 80GB PCIe": "A100-PCIe-80GB",
