@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -17,7 +19,7 @@ SHAPE = TransformerShape(layers=8, hidden_size=512, heads=8, sequence_length=256
 COUNT = SHAPE.parameter_count
 
 
-def _parts(precision: Precision = Precision.AMP_BF16, **plan: int) -> MemoryParts:
+def _parts(precision: Precision = Precision.AMP_BF16, **plan: Any) -> MemoryParts:
     training = TransformerTraining(shape=SHAPE, precision=precision)
     choice = PlanChoice(plan=Plan(**plan), micro_batch=2, micro_batches=1)
     return core_memory_parts(training, [choice])
