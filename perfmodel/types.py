@@ -107,6 +107,10 @@ SPELLINGS: Mapping[str, str] = MappingProxyType(
         "amp_bfloat16": "amp_bf16", "mixed_bfloat16": "amp_bf16", "bf16-mixed": "amp_bf16",
         "float8": "fp8", "float8_e4m3fn": "fp8", "e4m3": "fp8", "i8": "int8",
         "torch": "pytorch", "tf": "tensorflow", "paddlepaddle": "paddle", "flax": "jax",
+        "torch.compile": "inductor", "torch-compile": "inductor", "torch_compile": "inductor",
+        "compile": "inductor", "torchinductor": "inductor", "ort": "onnxruntime",
+        "onnx-runtime": "onnxruntime", "trt": "tensorrt", "torch-tensorrt": "tensorrt",
+        "torch_tensorrt": "tensorrt", "nchw": "channels_first", "nhwc": "channels_last",
     }
 )  # fmt: skip
 

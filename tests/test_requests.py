@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import time
 from typing import Any
 
@@ -20,7 +19,7 @@ from perfmodel.requests import (
     parse_request,
     read_by_job,
 )
-from perfmodel.types import SPELLINGS, Compiler, Framework, Mode, Precision
+from perfmodel.types import SPELLINGS, Compiler, Framework, MemoryFormat, Mode, Precision
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
 
@@ -56,14 +55,15 @@ def test_a_job_written_down_for_a_record_reads_back_equal(job: dict[str, Any]) -
 
 @pytest.mark.parametrize(("spelling", "word"), SPELLINGS.items())
 def test_words_are_taken_as_the_field_spells_them(spelling: str, word: str) -> None:
-    field = (
-        {"software": {"framework": spelling}}
-        if word in tuple(Framework)
-        else {"precision": spelling}
-    )
-    meant = json.loads(json.dumps(field).replace(spelling, word))
-    for asked in (field, json.loads(json.dumps(field).replace(spelling, spelling.upper()))):
-        assert parse_job({**JOB, **asked}) == parse_job({**JOB, **meant})
+    def parsed(text: str) -> Job:
+        for name, words in (("compiler", Compiler), ("memory_format", MemoryFormat)):
+            if word in tuple(words):
+                return parse_job({**JOB, "mode": "inference", name: text})
+        if word in tuple(Framework):
+            return parse_job({**JOB, "software": {"framework": text}})
+        return parse_job({**JOB, "precision": text})
+
+    assert parsed(spelling) == parsed(spelling.upper()) == parsed(word)
 
 
 @pytest.mark.parametrize("word", ["fp4", "NF4", "int4", "awq"])

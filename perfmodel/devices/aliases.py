@@ -131,6 +131,9 @@ class AliasIndex:
                     f"Alias {alias!r} points to {target!r}, which is no device."
                 )
             self._add(alias, target)
+        # A driver's name is known without the words that its maker puts around it, too.
+        for alias, target in aliases.items():
+            self._by_folded.setdefault(fold(strip_decorations(alias)), target)
         self.written = (*known, *aliases)
 
     def _add(self, written: str, target: str) -> None:

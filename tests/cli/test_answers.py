@@ -222,6 +222,15 @@ def test_a_single_bad_line_among_none_is_still_told(tmp_path: Path) -> None:
     assert _run("predict", "--jsonl", str(path), *MODELS).stdout == ""
 
 
+def test_a_request_may_pin_a_version_here_as_at_a_service() -> None:
+    asked = json.dumps({**_request(), "pin_model": "analytical"})
+    found = json.loads(_run("predict", "-", "--json", stdin=asked).stdout)
+    assert (found["basis"], found["model_version"]) == ("analytical", "roofline")
+    asked = json.dumps({**_request(), "pin_model": "default/19990101T000000Z"})
+    refused = _run("predict", "-", *MODELS, stdin=asked, code=2).stderr
+    assert "default/19990101T000000Z" in refused and "perfmodel models" in refused
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [

@@ -54,6 +54,10 @@ WRITTEN = {
     "RTX6000-Ada": "RTX-6000-Ada",
     "tpu-v4": "TPU-v4",
     # nvidia-smi and rocm-smi
+    "RTX 3080 Laptop GPU": "RTX-3080-Max-Q",
+    "GTX 1060 6GB": "GTX-1060",
+    "RTX 4070 SUPER": "RTX-4070-Super",
+    "NVIDIA GeForce RTX 4060 Laptop GPU": "RTX-4060-Laptop",
     "NVIDIA A100-SXM4-80GB": "A100-SXM4-80GB",
     "NVIDIA A100 80GB PCIe": "A100-PCIe-80GB",
     "NVIDIA H100 PCIe": "H100-PCIe-80GB",
@@ -148,7 +152,7 @@ def test_no_canonical_name_looks_like_a_mig_slice():
         assert mig_profile(name) is None
 
 
-@pytest.mark.parametrize("written", ["tpu-v4-8", "NVIDIA H100 CNX", "RTX 4000 SFF Ada", "A100x8"])
+@pytest.mark.parametrize("written", ["tpu-v4-8", "NVIDIA H100 CNX", "RTX 5000 SFF Ada", "A100x8"])
 def test_a_near_name_is_not_guessed(written):
     # Other products, or a slice of several chips: near is not the same.
     with pytest.raises(UnknownAcceleratorError):

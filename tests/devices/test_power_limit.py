@@ -45,3 +45,13 @@ def test_without_a_fact_the_boost_clock_stands() -> None:
     for missing in ({"tdp_w": None}, {"core_count": None}, {"clock_hz": None}):
         assert lasting_share(replace(card, **missing)) == 1.0
     assert lasting_share(replace(card, sustained_clock_hz=1.2e9)) == pytest.approx(1.2 / 1.695)
+
+
+def test_no_new_card_takes_the_clock_from_one_that_models_learned_from() -> None:
+    # What they grant a core is what shipped models took for the most of their chip. A card that
+    # grants more belongs into the catalogue with models that are trained after it.
+    most = ("RTX-3090Ti", "RTX-2070-Super", "RTX-4090", "RTX-4080", "RTX-3060", "RX-7700S")
+    assert [lasting_share(CATALOG.get(name)) for name in most] == [1.0] * len(most)
+    held = {"T4": 0.710, "RTX-2080": 0.979, "RTX-4090-Laptop": 0.907, "RX-6900-XT": 0.897}
+    for name, share in held.items():
+        assert lasting_share(CATALOG.get(name)) == pytest.approx(share, abs=1e-3), name

@@ -166,4 +166,5 @@ def answered(
             tell(f"{url} does not answer ({error.message}); this machine does.")
     from perfmodel.cli.asking.here import Here, estimator_here
 
-    return ask(Here(estimator_here(settings["models"], graph)))
+    models = settings["models"]
+    return ask(Here(estimator_here(models, graph), models))

@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.cli.failures import problem
-from perfmodel.errors import PerfModelError
+from perfmodel.errors import PerfModelError, UnknownModelVersionError
+from perfmodel.json_values import as_object, as_text
 
 if TYPE_CHECKING:
     from perfmodel.estimator import CapturedStep, Estimator, GraphSource
     from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
+    from perfmodel.estimator.single.loading import LoadedModel
     from perfmodel.graph.ir import Graph
     from perfmodel.graph.job import Job
 
@@ -96,10 +98,18 @@ def _code() -> str:
 
 
 class Here:
-    """The estimator of this process answers."""
+    """The estimator of this process answers.
 
-    def __init__(self, estimator: Estimator) -> None:
+    Parameters
+    ----------
+    models : Path
+        Holds the versions that a question may be pinned to.
+    """
+
+    def __init__(self, estimator: Estimator, models: Path) -> None:
         self.estimator = estimator
+        self._models = models
+        self._pinned: dict[str, Estimator] = {}
 
     @property
     def problems(self) -> Sequence[str]:
@@ -110,9 +120,36 @@ class Here:
         """Answer one question."""
         from perfmodel.requests import parse_query
 
-        query = parse_query(request)
-        found = self.estimator.estimate(query.job, query.placement, query.observations)
-        return found.to_dict()
+        asked = dict(as_object(request, "", what="A request"))
+        estimator = self._answering(asked.pop("pin_model", None))
+        query = parse_query(asked)
+        return estimator.estimate(query.job, query.placement, query.observations).to_dict()
+
+    def _answering(self, pinned: object) -> Estimator:
+        """Return what answers with a version as a question names it; None: with the usual one."""
+        if pinned is None:
+            return self.estimator
+        from perfmodel.estimator.single.loading import version_names
+
+        name = as_text("pin_model", pinned, "/pin_model")
+        if name == self.estimator.model_version:
+            return self.estimator
+        known = ["analytical", self.estimator.model_version, *version_names(self._models)]
+        if name not in known:
+            raise UnknownModelVersionError(
+                name, known=known, pointer="/pin_model", hint="`perfmodel models` lists them."
+            )
+        if name not in self._pinned:
+            self._pinned[name] = self.estimator.with_model(self._loaded(name))
+        return self._pinned[name]
+
+    def _loaded(self, name: str) -> LoadedModel:
+        from perfmodel.estimator.single.analytical import ASKED_FOR_WARNING, AnalyticalModel
+        from perfmodel.estimator.single.loading import LoadedModel, load_version
+
+        if name == "analytical":
+            return LoadedModel(model=AnalyticalModel(ASKED_FOR_WARNING))
+        return load_version(self._models, name)
 
     def compare(self, job: Job, placements: Sequence[str]) -> list[dict[str, Any]]:
         """Answer for each placement; the model is asked about all of them at once."""

@@ -22,7 +22,7 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed_job import ObservedJob, said_of_script, unobserved_script
 from perfmodel.estimator.evidence.observed_rows import cells_at_batches, single_step, step_cells
-from perfmodel.estimator.evidence.strangers import SAID, Shift
+from perfmodel.estimator.evidence.strangers import SAID, Shift, said_of_told
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cell, CellStep, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
@@ -223,6 +223,9 @@ def _correct(piece: _Piece, found: CalibratedSteps) -> None:
     steps.rung[at] = np.where(own, rung, np.maximum(steps.rung[at], least))
     steps.efficiency[at] = np.where(own | piece.is_script, 1 / longer, np.nan)
     _put(steps, at, found.parts, steps.samples_per_second[at] / longer, half_width)
+    for place in np.flatnonzero(~own & ~piece.is_script).tolist():
+        for text in said_of_told(str(piece.cells.machine[place]), float(longer[place])):
+            _say(steps, (int(at[0][place]), int(at[1][place])), text)
 
 
 def _shift(steps: Steps, row: int, columns: Places, shift: Shift, machine: str) -> None:
@@ -328,13 +331,17 @@ def _corrected(
     longer = found.parts.step_time_s / step.step_time_s
     rate, half_width = step.samples_per_second / longer, DEVIATIONS * found.log_sd
     basis, efficiency = step.basis, None
+    said: tuple[str, ...] = ()
     if observed.observations:
         basis = Basis.CALIBRATED if machine in observed.machines else Basis.TRANSFERRED
         efficiency = 1 / longer
     else:
         # What others reached makes a prediction better, not an observed one.
         half_width = min(half_width, math.log(step.high / step.low) / 2)
-    return _moved(step, found.parts, rate, half_width, basis=basis, efficiency=efficiency)
+        said = said_of_told(machine, longer)
+    return _moved(
+        step, found.parts, rate, half_width, basis=basis, efficiency=efficiency, said=said
+    )
 
 
 def _shifted(step: CellStep, shift: Shift, machine: str) -> CellStep:

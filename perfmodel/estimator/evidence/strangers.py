@@ -84,6 +84,31 @@ def said_of_others(reporters: int, jobs: str, factor: float, than: str) -> str:
     return f"What {who} saw of {jobs} makes the step {times} times as long as {than}."
 
 
+def said_of_told(machine: str, factor: float) -> tuple[str, ...]:
+    """Say that steps of other jobs, told with a question, made one longer by a factor.
+
+    Returns
+    -------
+    tuple of str
+        Empty where that is little.
+
+    Examples
+    --------
+    >>> said_of_told("T4", 2.04)[0]
+    'Observed steps of other jobs on T4 make the step 2 times as long as predicted.'
+    >>> said_of_told("T4", 1.04)
+    ()
+    """
+    if abs(math.log(factor)) <= SAID:
+        return ()
+    # Few digits: of a table all cells that differ say so.
+    times = f"{float(f'{factor:.2g}'):g}"
+    return (
+        f"Observed steps of other jobs on {machine} make the step {times} times as long as "
+        "predicted.",
+    )
+
+
 class Strangers:
     """Observations of any jobs, by the machine they ran on and by who reported them.
 

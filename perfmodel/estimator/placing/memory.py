@@ -15,7 +15,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.core.resolved_placement import Kind, ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
-from perfmodel.estimator.single.plan_engine import transformer_training
+from perfmodel.estimator.single.plan_engine import needs_no_single, transformer_training
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.memory.memory import (
     UNBOUNDED,
@@ -27,7 +27,8 @@ from perfmodel.placement.memory.memory import (
 )
 from perfmodel.placement.memory.memory_parts import MemoryPlan, memory_parts
 from perfmodel.placement.plans.compiled_memory import compiled_memory_bytes
-from perfmodel.placement.plans.plan_answer import TransformerTraining, job_choice
+from perfmodel.placement.plans.core_memory import core_memory_parts
+from perfmodel.placement.plans.plan_answer import TransformerTraining, are_split, job_choice
 from perfmodel.placement.topology.topology import Offload, Plan
 
 #: Deviation in logarithms of what is counted: of a few dozen published runs, whose batches are
@@ -139,18 +140,47 @@ def memory_on(prepared: PreparedJob, placement: ResolvedPlacement, kind: Kind) -
     shared_out = plan.zero_stage or prepared.memory_constants.divides_data
     plain = not (placement.is_split or shared_out or plan.offload)
     told_apart = (placement.count > 1, plan.sequence_parallel) if plain else plan
+    training = trained_by_core(prepared, placement, plan)
     return prepared.once(
         kind.accelerator,
-        ("memory", kind.accelerator.name, kind.part, told_apart),
-        lambda: _counted_memory(prepared, kind.held, plan),
+        ("memory", kind.accelerator.name, kind.part, told_apart, training is not None),
+        lambda: _counted_memory(prepared, kind.held, plan, training),
     )
 
 
+def trained_by_core(
+    prepared: PreparedJob, placement: ResolvedPlacement, plan: Plan
+) -> TransformerTraining | None:
+    """Return what Megatron's core trains under a plan that splits a replica; None where others do.
+
+    What is offloaded is counted from the captured program, whatever carries it out.
+
+    Parameters
+    ----------
+    plan : Plan
+        For the accelerators of the placement.
+    """
+    if plan.offload or not are_split(plan):
+        return None
+    training = transformer_training(prepared)
+    if training is None:
+        return None
+    training = training.on(placement.fabric.accelerators)
+    return training if needs_no_single(prepared, training, plan) else None
+
+
 def _counted_memory(
-    prepared: PreparedJob, accelerator: AcceleratorSpec, plan: Plan
+    prepared: PreparedJob,
+    accelerator: AcceleratorSpec,
+    plan: Plan,
+    by_core: TransformerTraining | None,
 ) -> MemoryColumns:
     """Return the memory of one accelerator, as much of it as the job gets, under a whole plan."""
     job, shape = prepared.job, None
+    if by_core is not None:
+        parts, replicas = core_memory_parts(by_core, [job_choice(job, plan)]), plan.data or 1
+        known = prepared.memory_constants
+        return memory_columns(parts, [accelerator], constants=known, replicas=replicas)
     if is_counted_compiled(prepared, accelerator):
         training = TransformerTraining.of(job)
         if training is not None:

@@ -21,7 +21,11 @@ from perfmodel.estimator.evidence.observed import corrected_at_batches
 from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of, tight_of
 from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
-from perfmodel.estimator.placing.memory import compiled_columns, is_counted_compiled
+from perfmodel.estimator.placing.memory import (
+    compiled_columns,
+    is_counted_compiled,
+    trained_by_core,
+)
 from perfmodel.estimator.placing.split_replica import (
     SPLIT_BY_MEGATRON_WARNING,
     answered_parts,
@@ -45,6 +49,7 @@ from perfmodel.placement.memory.memory import (
     kept_otherwise,
     memory_columns,
 )
+from perfmodel.placement.memory.memory_demand import JobConstants
 from perfmodel.placement.memory.memory_parts import (
     MemoryParts,
     MemoryPlan,
@@ -61,6 +66,7 @@ from perfmodel.placement.plan_steps.plan_cells import (
 from perfmodel.placement.plan_steps.plan_memory import plan_memory
 from perfmodel.placement.plan_steps.plan_step import PlanStep, plan_step
 from perfmodel.placement.plans.compiled_memory import compiled_memory_bytes
+from perfmodel.placement.plans.core_memory import core_memory_parts
 from perfmodel.placement.plans.plan_answer import (
     TransformerTraining,
     job_choice,
@@ -127,22 +133,17 @@ class CapturedRoom:
 
     def __call__(self, choices: Sequence[PlanChoice]) -> PlanRoom:
         """Return the memory of some plans."""
-        columns = PlanColumns.of(choices)
-        left = self._left(columns)
         needed, fits = np.zeros(len(choices)), np.ones(len(choices), dtype=np.bool_)
         kinds, bounds = self.placement.kinds, bounds_of(self.observed)
         counted = [is_counted_compiled(self.own, kind.accelerator) for kind in kinds]
-        for prepared, rows, alike in self._alike(choices):
-            plans = columns.take(rows)
-            growth = self._growth(prepared, plans, alike, left[rows])
-            parts = _grown(_parts(prepared, plans, alike), growth)
+        replicas = PlanColumns.of(choices).data
+        for constants, rows, parts in self._parts_of(choices):
             for kind, compiled in zip(kinds, counted, strict=True):
                 if compiled:
                     continue
                 found = memory_columns(
-                    parts, [kind.held] * len(rows),
-                    constants=prepared.memory_constants, replicas=plans.data,
-                )  # fmt: skip
+                    parts, [kind.held] * len(rows), constants=constants, replicas=replicas[rows]
+                )
                 found = replace(found, bounds=bounds.on(kind.accelerator))
                 needed[rows] = np.maximum(needed[rows], found.peak_bytes)
                 fits[rows] &= found.fits
@@ -183,6 +184,27 @@ class CapturedRoom:
             out = tight if again == self.usual else tight.without_single_ones
             found[1, row] = again <= self.usual and out.refuse(*cell)
         return found[0], found[1]
+
+    def _parts_of(
+        self, choices: Sequence[PlanChoice]
+    ) -> Iterator[tuple[JobConstants, npt.NDArray[np.int64], MemoryParts]]:
+        """Yield rows of plans with the memory of their tensors: by who carries them out."""
+        core = [trained_by_core(self.own, self.placement, choice.plan) for choice in choices]
+        rows = np.flatnonzero([training is not None for training in core])
+        if len(rows) and (training := core[rows[0]]) is not None:
+            parts = core_memory_parts(training, [choices[row] for row in rows.tolist()])
+            yield self.own.memory_constants, rows, parts
+        rest = np.flatnonzero([training is None for training in core])
+        if not len(rest):
+            return
+        others = [choices[row] for row in rest.tolist()]
+        columns = PlanColumns.of(others)
+        left = self._left(columns)
+        for prepared, rows, alike in self._alike(others):
+            own = columns.take(rows)
+            growth = self._growth(prepared, own, alike, left[rows])
+            parts = _grown(_parts(prepared, own, alike), growth)
+            yield prepared.memory_constants, rest[rows], parts
 
     def _alike(
         self, choices: Sequence[PlanChoice]

@@ -116,7 +116,7 @@ class TransformerTraining:
 
     def constants_of(self, plan: PlanColumns) -> PlanConstants:
         """Return what was fitted on the software of each plan: columns where they differ."""
-        split = _are_split(plan)
+        split = are_split(plan)
         if self.split_stack is None or not split.any():
             return self.constants
         other = PlanConstants.fitted(self.split_stack)
@@ -124,7 +124,7 @@ class TransformerTraining:
 
     def stack_of(self, plan: Plan) -> Stack:
         """Return the software that carries a plan out."""
-        return self.split_stack or self.stack if _are_split(plan) else self.stack
+        return self.split_stack or self.stack if are_split(plan) else self.stack
 
     def _attention(self, plan: PlanColumns) -> FloatArray:
         """Return the code of :class:`.plan_cells.Attention` of each plan."""
@@ -132,7 +132,7 @@ class TransformerTraining:
         if self.stack is Stack.MEGATRON_CORE:
             own = Attention.BY_WARP_GROUPS
         split = Attention.BY_WARP_GROUPS if self.split_stack is Stack.MEGATRON_CORE else own
-        return np.where(_are_split(plan), float(split), float(own))
+        return np.where(are_split(plan), float(split), float(own))
 
     def cells(self, fabric: Fabric, choices: Sequence[PlanChoice]) -> PlanCells:
         """Return the columns of some plans; of mixed accelerators the weakest counts."""
@@ -161,7 +161,8 @@ class TransformerTraining:
         )
 
 
-def _are_split(plan: Plan | PlanColumns) -> Any:
+def are_split(plan: Plan | PlanColumns) -> Any:
+    """Tell whether a plan splits a replica, or which plans of columns do."""
     return plan.tensor * plan.pipeline * plan.context * plan.expert > 1
 
 

@@ -53,6 +53,19 @@ def test_a_machine_that_is_slow_for_another_job_is_slow_for_this_one(estimator: 
     assert after.basis is before.basis is not Basis.CALIBRATED
 
 
+def test_who_is_moved_far_by_other_jobs_is_told(estimator: Estimator) -> None:
+    seen = _of_other(estimator)
+    before, after = _ask(estimator, "4xA10"), _ask(estimator, "4xA10", *seen)
+    (said,) = set(after.warnings) - set(before.warnings)
+    factor = after.step_time_s / before.step_time_s
+    assert said.startswith("Observed steps of other jobs on A10") and f" {factor:.2g} times" in said
+    assert said in estimator.matrix([JOB], [parse_placement("4xA10")], {0: seen}).warnings
+    # Who has steps of the job itself, or is hardly moved, need not know.
+    own = _slower(estimator, JOB, "A10", 1.5)
+    for asked in ((own, *seen), tuple(_of_other(estimator, 1.02))):
+        assert not any("other jobs" in text for text in _ask(estimator, "4xA10", *asked).warnings)
+
+
 def test_another_machine_does_not_move(estimator: Estimator) -> None:
     for place in ("4xL4", "8xH100-SXM5-80GB", "A10+L4"):
         assert _ask(estimator, place, *_of_other(estimator)) == _ask(estimator, place)

@@ -137,3 +137,26 @@ def test_memory_is_that_of_the_count_whatever_was_asked_before(estimator: Estima
     asked = [estimator.estimate(job, one).memory.peak_bytes for one in placements]
     assert asked == estimator.matrix([job], placements).peak_bytes[0].tolist()
     assert asked[0] > asked[2] > asked[1]
+
+
+def test_what_megatron_splits_is_not_counted_from_the_program_of_the_hub(
+    estimator: Estimator,
+) -> None:
+    # Attention with sinks writes its scores there: 16 heads of 2048 x 2048 a layer.
+    config = {
+        "model_type": "gpt_oss", "num_hidden_layers": 2, "hidden_size": 512,
+        "intermediate_size": 512, "num_attention_heads": 16, "num_key_value_heads": 4,
+        "head_dim": 32, "num_local_experts": 8, "num_experts_per_tok": 2, "vocab_size": 1024,
+    }  # fmt: skip
+    job = Job(
+        hf_config=config, mode=Mode.TRAINING, batch_size=8, sequence_length=2048,
+        precision=Precision.AMP_BF16, optimizer="adamw",
+    )  # fmt: skip
+    on_torch = replace(job, software={"torch": "2.9"})
+    split, whole = "8xH100-SXM5-80GB ep=8 zero=1", "8xH100-SXM5-80GB zero=1"
+    told = [
+        estimator.estimate(one, parse_placement(text)).memory.peak_bytes or 0.0
+        for one, text in ((job, split), (on_torch, split), (job, whole), (on_torch, whole))
+    ]
+    assert told[0] < 0.5 * told[1]
+    assert told[2] == told[3]

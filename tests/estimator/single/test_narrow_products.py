@@ -56,9 +56,9 @@ class _SurprisedByTypes:
 def _step_s(
     precision: Precision, accelerator: str, time_s: float = 1e-3, *, micro_batches: int = 1
 ) -> float:
-    estimator = Estimator(
-        accelerators=Catalog.default(), model=_SurprisedByTypes(time_s), graphs=_OneProduct()
-    )
+    # Alone: no card of the same chip that saves more is pooled with it.
+    alone = Catalog({accelerator: Catalog.default().get(accelerator)}, {})
+    estimator = Estimator(accelerators=alone, model=_SurprisedByTypes(time_s), graphs=_OneProduct())
     job = Job(model="zoo/one", precision=precision, accumulation_steps=micro_batches)
     return estimator.estimate(job, parse_placement(accelerator)).step_time_s
 

@@ -59,7 +59,7 @@ def test_each_job_is_predicted_once_on_each_accelerator_in_one_call(
 ) -> None:
     estimator.matrix(JOBS, PLACEMENTS)
     # A10, H100, MI300X and L4 under 12 jobs, with all cards of their chips.
-    assert model.calls == [12 * (11 + 10 + 2 + 4)]
+    assert model.calls == [12 * (11 + 10 + 2 + 8)]
 
 
 def test_what_is_bad_costs_its_own_cells(estimator: Estimator, model: Any) -> None:
