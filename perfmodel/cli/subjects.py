@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _NOT_OF_THE_JOB = frozenset(
     {"model_kwargs", "dims", "inputs", "config", "models", "service", "key", "fall_back"}
 )
+#: Options that mean nothing in inference, which requests may state all the same.
+_OF_TRAINING = ("optimizer", "activation_checkpointing")
 #: Files of weights, which say nothing of what is done with them.
 _WEIGHTS = frozenset({".pt", ".pth", ".bin", ".safetensors", ".ckpt", ".gguf", ".h5"})
 #: Larger JSON files are no configs, requests or graphs.
@@ -221,7 +223,8 @@ def job_of(reference: Mapping[str, Any], settings: Mapping[str, Any]) -> Job:
     Raises
     ------
     InvalidInputError
-        As :func:`perfmodel.requests.parse_job`.
+        As :func:`perfmodel.requests.parse_job`; an option of training where the mode is inference,
+        as it is where nobody says.
     """
     from perfmodel.requests import parse_job
 
@@ -230,7 +233,15 @@ def job_of(reference: Mapping[str, Any], settings: Mapping[str, Any]) -> Job:
         for name, value in settings.items()
         if name not in _NOT_OF_THE_JOB and value is not None
     }
-    return parse_job({"mode": "inference", "batch_size": 1, **reference, **given})
+    job = parse_job({"mode": "inference", "batch_size": 1, **reference, **given})
+    for name in _OF_TRAINING if job.mode == "inference" else ():
+        if given.get(name, "none") != "none":
+            raise InvalidInputError(
+                f"{name} says how a job trains, and inference trains nothing. Leave it out, or use "
+                "the mode 'training' (--mode training).",
+                pointer=f"/job/{name}",
+            )
+    return job
 
 
 def describe_job(job: Job) -> str:

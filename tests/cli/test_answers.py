@@ -278,7 +278,7 @@ def test_an_onnx_file_is_captured_and_answered(tmp_path: Path) -> None:
 
 def test_curve_counts_accelerators_itself() -> None:
     shown = _run("curve", *RESNET, "--on", "8xA100-SXM4-80GB", *MODELS, code=2)
-    assert "name one, not '8xA100-SXM4-80GB'" in shown.stderr
+    assert "name one, such as 'A100-SXM4-80GB', not '8xA100-SXM4-80GB'" in shown.stderr
 
 
 def test_compare_ranks_by_throughput() -> None:
