@@ -171,3 +171,25 @@ def test_other_databases_are_told_what_backs_them_up(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE one (a)")
     assert "none of a service" in _run("backup", archive, "--database", other, code=4).stderr
     assert not archive.exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["prices"],
+        ["drift"],
+        ["campaign", "status"],
+        ["campaign", "results", "x"],
+        ["retrain", "list"],
+        ["backup", "state.tar"],
+    ],
+    ids=" ".join,
+)
+def test_what_only_looks_makes_no_database(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = CliRunner().invoke(cli, command)
+    assert shown.exit_code == 2
+    assert "There is no database 'perfmodel.db'." in shown.stderr
+    assert not list(tmp_path.iterdir())
