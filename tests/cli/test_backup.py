@@ -193,3 +193,12 @@ def test_what_only_looks_makes_no_database(
     assert shown.exit_code == 2
     assert "There is no database 'perfmodel.db'." in shown.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_an_archive_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    database = tmp_path / "perfmodel.db"
+    with sqlite3.connect(database) as made:
+        made.execute("CREATE TABLE alembic_version (version_num TEXT)")
+    nowhere = tmp_path / "nowhere" / "state.tar"
+    shown = _run("backup", nowhere, "--database", database, code=4)
+    assert f"{nowhere} cannot be written: No such file or directory." in shown.stderr

@@ -38,3 +38,8 @@ def test_predict_answers_about_a_plan_by_its_options_what_the_search_said() -> N
         number, unit = answered.split(":")[0].split()
         assert [float(number), unit] == [pytest.approx(float(time.split()[0]), rel=0.02), "ms"]
     assert found == found.rstrip() + "\n"
+
+
+def test_a_step_has_a_sample_at_least() -> None:
+    refused = CliRunner().invoke(cli, ["plans", *GPT, "--on", "2xT4", "--global-batch", "0"])
+    assert refused.exit_code == 2 and "0 is not in the range" in refused.stderr

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("subject", metavar="MODEL", required=False)
 @on_option("placement", "8x(8xA100-SXM4-80GB)@8xib-200g.", required=True)
-@click.option("--global-batch", type=int, help="Samples of a step. [default: those of the job]")
+@click.option(
+    "--global-batch",
+    type=click.IntRange(1),
+    help="Samples of a step. [default: the batch size of the job on each accelerator]",
+)
 @click.option("--most", type=click.IntRange(1), default=5, show_default=True, help="Plans shown.")
 @question_options
 def command(

@@ -137,11 +137,21 @@ class Curve:
 def doubling_counts(most: int) -> Sequence[int]:
     """Return 1, 2, 4, ... and ``most`` itself.
 
+    Raises
+    ------
+    InvalidInputError
+        Fewer than one, or more than a curve is drawn for.
+
     Examples
     --------
     >>> list(doubling_counts(12))
     [1, 2, 4, 8, 12]
     """
+    if not 1 <= most <= MOST_ACCELERATORS:
+        raise InvalidInputError(
+            f"The largest count lies between 1 and {MOST_ACCELERATORS}; got {most}.",
+            pointer="/most",
+        )
     powers = [2**k for k in range(most.bit_length()) if 2**k < most]
     return [*powers, most]
 
