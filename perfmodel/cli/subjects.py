@@ -244,17 +244,26 @@ def job_of(reference: Mapping[str, Any], settings: Mapping[str, Any]) -> Job:
     return job
 
 
-def describe_job(job: Job) -> str:
+def describe_job(job: Job, file: str | None = None) -> str:
     """Return a job in one line, for people.
+
+    Parameters
+    ----------
+    file : str or None
+        What was named, where the job has a graph that comes from a file of this machine.
 
     Examples
     --------
     >>> describe_job(job_of({"model": "timm/resnet50"}, {"batch_size": 64, "mode": "training"}))
     'timm/resnet50, training, batch 64, fp32, sgd, eager'
+    >>> describe_job(job_of({"graph": "ecd130165070"}, {}), "train.py:model")
+    'train.py:model, graph/ecd130165070, inference, batch 1, fp32, eager'
     """
     mixed = job.mixed_precision is not None
     precision = f"{job.precision} computed in {job.arithmetic}" if mixed else str(job.precision)
     words = [job.label, str(job.mode), f"batch {job.batch_size}", precision]
+    if job.graph is not None and file is not None:
+        words.insert(0, file)
     if job.accumulation_steps > 1:
         words.append(f"{job.accumulation_steps} micro-batches")
     if job.sequence_length is not None:
