@@ -97,7 +97,14 @@ def joined_warnings(rows: list[dict[str, Any]]) -> list[str]:
         alone = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
         for text in row.get("warnings", ()):
             said.setdefault(tuple(alone.split(text)), {})[name] = None
-    return [", ".join(names).join(parts) for parts, names in said.items()]
+    return [_of_all(list(names), parts) for parts, names in said.items()]
+
+
+def _of_all(names: list[str], parts: tuple[str, ...]) -> str:
+    first, *others = parts
+    if len(names) > 1:
+        others = [re.sub(r"^ has\b", " have", part) for part in others]
+    return ", ".join(names).join([first, *others])
 
 
 def _exit_if_any_failed(rows: list[dict[str, Any]]) -> None:
