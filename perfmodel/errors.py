@@ -193,9 +193,18 @@ class UnknownFieldError(UnknownNameError):
 class UnknownWordError(UnknownNameError):
     """A word outside the closed vocabulary of a field."""
 
-    def __init__(self, word: str, *, field: str, known: Sequence[str], pointer: str = "") -> None:
+    def __init__(
+        self,
+        word: str,
+        *,
+        field: str,
+        known: Sequence[str],
+        pointer: str = "",
+        suggested: Sequence[str] = (),
+    ) -> None:
         self.kind = field
-        super().__init__(word, known=known, pointer=pointer, hint=f"Use {', '.join(known)}.")
+        hint = f"Use {', '.join(known)}."
+        super().__init__(word, known=known, pointer=pointer, hint=hint, suggested=suggested)
 
 
 class TakenNameError(InvalidInputError):

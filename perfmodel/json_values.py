@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from perfmodel.errors import InvalidInputError, UnknownFieldError, UnknownWordError
-from perfmodel.types import SPELLINGS
+from perfmodel.types import SPELLINGS, TWO_MEANINGS
 
 #: Largest batch, accumulation or sequence that is taken for meant.
 MAX_COUNT = 2**24
@@ -117,7 +117,8 @@ def as_known_text(name: str, value: object, known: Sequence[str], pointer: str) 
     for word in (text, lower, SPELLINGS.get(lower, lower)):
         if word in known:
             return word
-    raise UnknownWordError(text, field=name, known=known, pointer=pointer)
+    meant = [word for word in TWO_MEANINGS.get(lower, ()) if word in known]
+    raise UnknownWordError(text, field=name, known=known, pointer=pointer, suggested=meant)
 
 
 def refuse_unknown(fields: Mapping[str, Any], known: Sequence[str], pointer: str) -> None:

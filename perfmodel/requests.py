@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
-from perfmodel.errors import InvalidInputError
+from perfmodel.errors import InvalidInputError, UnknownFieldError
 from perfmodel.graph.job import Job, job_to_dict
 from perfmodel.graph.job_form import (
     CHECKPOINTING,
@@ -16,7 +16,7 @@ from perfmodel.graph.job_form import (
     REFERENCES,
     parse_job,
 )
-from perfmodel.json_values import MAX_COUNT, as_object
+from perfmodel.json_values import MAX_COUNT, as_object, refuse_unknown
 from perfmodel.placement.calibration.observation import (
     MOST_OBSERVATIONS,
     Observation,
@@ -34,6 +34,7 @@ __all__ = [
     "MOST_OBSERVATIONS",
     "OPTIMIZERS",
     "Query",
+    "as_request",
     "job_to_dict",
     "parse_job",
     "parse_matrix_observations",
@@ -45,6 +46,9 @@ __all__ = [
 ]
 
 _FIELDS = ("job", "placement", "observations")
+
+#: What belongs into a job.
+_OF_A_JOB = frozenset(field.name for field in fields(Job))
 
 #: A part of a query and, of its job, the field; what a pointer says beyond that is a part of those.
 _PART = re.compile(r"/(?P<name>[^/]+)(?:(?<=/job)/(?P<field>[^/]+))?")
@@ -97,8 +101,27 @@ def parse_query(request: object, *, besides: Sequence[str] = ()) -> Query:
         raise
 
 
+def as_request(value: object, known: Sequence[str]) -> Mapping[str, Any]:
+    """Return the fields of a request; of one that belongs into its job a refusal says so.
+
+    Examples
+    --------
+    >>> as_request({"model": "timm/resnet50", "placement": "T4"}, ("job", "placement"))
+    Traceback (most recent call last):
+    perfmodel.errors.UnknownFieldError: Unknown field 'model'. It is a field of a job: write it \
+inside of that.
+    """
+    found = as_object(value, "", what="A request")
+    for name in found:
+        if name not in known and name in _OF_A_JOB:
+            hint = "It is a field of a job: write it inside of that."
+            raise UnknownFieldError(name, pointer=f"/{name}", hint=hint)
+    refuse_unknown(found, known, "")
+    return found
+
+
 def _query(request: object, besides: Sequence[str] = ()) -> Query:
-    fields = as_object(request, "", what="A request", known=(*_FIELDS, *besides))
+    fields = as_request(request, (*_FIELDS, *besides))
     for name in _FIELDS[:2]:
         if name not in fields:
             raise InvalidInputError(f"A request needs the field {name!r}.", pointer=f"/{name}")

@@ -96,7 +96,7 @@ class Framework(StrEnum):
 
 
 #: How else the field spells words of requests, in lower case: PyTorch, NumPy, JAX, Keras and
-#: Lightning. Left out is what may mean two things, as "amp" or "mixed".
+#: Lightning. Left out is what may mean two things: :data:`TWO_MEANINGS`.
 SPELLINGS: Mapping[str, str] = MappingProxyType(
     {
         "float": "fp32", "float32": "fp32", "single": "fp32", "f32": "fp32", "32-true": "fp32",
@@ -113,6 +113,10 @@ SPELLINGS: Mapping[str, str] = MappingProxyType(
         "torch_tensorrt": "tensorrt", "nchw": "channels_first", "nhwc": "channels_last",
     }
 )  # fmt: skip
+#: Words that are refused, since each may mean any of some words of requests.
+TWO_MEANINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    dict.fromkeys(("amp", "mixed"), ("amp_bf16", "amp_fp16"))
+)
 
 
 class AttentionKernel(StrEnum):

@@ -77,12 +77,19 @@ def test_four_bits_are_refused_with_what_answers_them(word: str) -> None:
 def test_a_spelling_belongs_to_the_field_whose_word_it_is() -> None:
     with pytest.raises(UnknownWordError, match="Unknown precision 'torch'.*Use fp32, tf32"):
         parse_job({**JOB, "precision": "torch"})
-    with pytest.raises(UnknownWordError, match="Unknown precision 'amp'"):
+    with pytest.raises(UnknownWordError, match="'amp'. Did you mean 'amp_bf16' or 'amp_fp16'"):
         parse_job({**JOB, "precision": "amp"})
     mixed = {"parameter": "bfloat16", "reduce": "float32"}
     job = parse_job({**JOB, "mode": "training", "mixed_precision": mixed})
     assert job.mixed_precision is not None
     assert (job.mixed_precision.parameter, job.mixed_precision.reduce) == ("bf16", "fp32")
+
+
+def test_a_field_of_the_job_that_stands_beside_it_is_told_where_it_belongs() -> None:
+    with pytest.raises(InvalidInputError, match="a field of a job") as refused:
+        parse_query({"model": "timm/resnet50", "placement": "T4"}, besides=["pin_model"])
+    assert refused.value.pointer == "/model"
+    assert [other.pointer for other in refused.value.others] == ["/job"]
 
 
 @pytest.mark.parametrize(

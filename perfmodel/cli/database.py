@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from perfmodel.cli.options import output_options, with_options
-from perfmodel.errors import MissingExtraError
+from perfmodel.errors import InvalidInputError, MissingExtraError
 
 if TYPE_CHECKING:
     from perfmodel.store.sql.connections import Connections
@@ -43,11 +44,18 @@ def url_of(database: str) -> str:
 
 
 @contextmanager
-def opened(database: str) -> Iterator[Connections]:
+def opened(database: str, *, reads: bool = False) -> Iterator[Connections]:
     """Open a database and bring it to the newest schema.
+
+    Parameters
+    ----------
+    reads : bool
+        The command looks at what a service keeps: an SQLite file that is not there is not made.
 
     Raises
     ------
+    InvalidInputError
+        There is no such file.
     MissingExtraError
         The libraries of the service are absent.
     StoreError
@@ -60,7 +68,20 @@ def opened(database: str) -> Iterator[Connections]:
         raise MissingExtraError("The database", extra="serve") from error
     connections = Connections(url_of(database))
     try:
+        if reads:
+            _check_there(url_of(database))
         migrate(connections)
         yield connections
     finally:
         connections.close()
+
+
+def _check_there(url: str) -> None:
+    from sqlalchemy.engine import make_url
+
+    file = make_url(url).database
+    if url.startswith("sqlite:") and file and not Path(file).exists():
+        raise InvalidInputError(
+            f"There is no database {file!r}. Name that of the service with --database or "
+            "PERFMODEL_DATABASE; `perfmodel serve` makes it."
+        )

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
+from perfmodel.cli.output import tell
 from perfmodel.errors import InvalidInputError
 from perfmodel.types import Compiler, MemoryFormat, Mode, Precision
 
@@ -97,6 +99,9 @@ output_options = with_options(
 def _local_models(ctx: click.Context, param: click.Parameter, value: str) -> Path:
     """Return a folder of models; of a URL the local copy, which follows it now."""
     if "://" not in value:
+        stated = ctx.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT
+        if stated and not Path(value).is_dir():
+            tell(f"There is no folder of models {value!r}; answers are analytical.")
         return Path(value)
     from perfmodel.registry.mirror import local_models
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _NOT_OF_THE_JOB = frozenset(
     {"model_kwargs", "dims", "inputs", "config", "models", "service", "key", "fall_back"}
 )
+#: Options that mean nothing in inference, which requests may state all the same.
+_OF_TRAINING = ("optimizer", "activation_checkpointing")
 #: Files of weights, which say nothing of what is done with them.
 _WEIGHTS = frozenset({".pt", ".pth", ".bin", ".safetensors", ".ckpt", ".gguf", ".h5"})
 #: Larger JSON files are no configs, requests or graphs.
@@ -221,7 +223,8 @@ def job_of(reference: Mapping[str, Any], settings: Mapping[str, Any]) -> Job:
     Raises
     ------
     InvalidInputError
-        As :func:`perfmodel.requests.parse_job`.
+        As :func:`perfmodel.requests.parse_job`; an option of training where the mode is inference,
+        as it is where nobody says.
     """
     from perfmodel.requests import parse_job
 
@@ -230,20 +233,37 @@ def job_of(reference: Mapping[str, Any], settings: Mapping[str, Any]) -> Job:
         for name, value in settings.items()
         if name not in _NOT_OF_THE_JOB and value is not None
     }
-    return parse_job({"mode": "inference", "batch_size": 1, **reference, **given})
+    job = parse_job({"mode": "inference", "batch_size": 1, **reference, **given})
+    for name in _OF_TRAINING if job.mode == "inference" else ():
+        if given.get(name, "none") != "none":
+            raise InvalidInputError(
+                f"{name} says how a job trains, and inference trains nothing. Leave it out, or use "
+                "the mode 'training' (--mode training).",
+                pointer=f"/job/{name}",
+            )
+    return job
 
 
-def describe_job(job: Job) -> str:
+def describe_job(job: Job, file: str | None = None) -> str:
     """Return a job in one line, for people.
+
+    Parameters
+    ----------
+    file : str or None
+        What was named, where the job has a graph that comes from a file of this machine.
 
     Examples
     --------
     >>> describe_job(job_of({"model": "timm/resnet50"}, {"batch_size": 64, "mode": "training"}))
     'timm/resnet50, training, batch 64, fp32, sgd, eager'
+    >>> describe_job(job_of({"graph": "ecd130165070"}, {}), "train.py:model")
+    'train.py:model, graph/ecd130165070, inference, batch 1, fp32, eager'
     """
     mixed = job.mixed_precision is not None
     precision = f"{job.precision} computed in {job.arithmetic}" if mixed else str(job.precision)
     words = [job.label, str(job.mode), f"batch {job.batch_size}", precision]
+    if job.graph is not None and file is not None:
+        words.insert(0, file)
     if job.accumulation_steps > 1:
         words.append(f"{job.accumulation_steps} micro-batches")
     if job.sequence_length is not None:

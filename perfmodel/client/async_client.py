@@ -16,7 +16,7 @@ from perfmodel.client.errors import (
 )
 from perfmodel.client.protocol.encoding import MAX_BYTES
 from perfmodel.client.protocol.messages import Call, Page, Reply, Request, Send, Task, Wait
-from perfmodel.errors import MissingExtraError
+from perfmodel.errors import MissingExtraError, first_line
 
 if TYPE_CHECKING:
     import httpx
@@ -133,7 +133,9 @@ class _Wire:
         except (httpx.DecodingError, httpx.LocalProtocolError) as error:
             raise UnreadableAnswerError(f"{request.url} speaks no HTTP: {error!r}.") from error
         except httpx.TransportError as error:
-            raise UnreachableError(f"{request.url} cannot be asked: {error!r}.") from error
+            raise UnreachableError(
+                f"{request.url} cannot be asked: {first_line(error)}."
+            ) from error
 
     async def close(self) -> None:
         """Close what is open."""

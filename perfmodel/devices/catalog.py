@@ -304,9 +304,10 @@ def _mig_hint(profile: str, whole: str | None) -> str:
     part = f"the MIG slice {profile}" if profile else "a MIG slice"
     of = f" of {whole!r}" if whole else ""
     named = repr(whole) if whole else "the whole accelerator"
+    written = f"{whole or 'A100-SXM4-40GB'}/{profile or '1g.5gb'}"
     return (
         f"It names {part}{of}, and the catalogue holds whole accelerators only. "
-        f"Ask for {named} and give the slice's share as the placement's `fraction`."
+        f"Name {named} here; a placement may name a slice, as in {written!r}."
     )
 
 

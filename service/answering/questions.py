@@ -25,7 +25,12 @@ from perfmodel.placement.calibration.observation import Observation, Unread
 from perfmodel.placement.topology.networks import named_network
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.topology import Network, Placement
-from perfmodel.requests import parse_job, parse_matrix_observations, parse_observations
+from perfmodel.requests import (
+    as_request,
+    parse_job,
+    parse_matrix_observations,
+    parse_observations,
+)
 
 T = TypeVar("T")
 
@@ -299,7 +304,7 @@ def _read_search(fields: Mapping[str, Any], job: Job) -> AskedPlans:
 
 
 def _fields(question: Any, known: tuple[str, ...], needed: tuple[str, ...]) -> Mapping[str, Any]:
-    fields = as_object(question, "", what="A request", known=(*known, *OPTIONS))
+    fields = as_request(question, (*known, *OPTIONS))
     for name in needed:
         if fields.get(name) is None:
             raise InvalidInputError(f"A request needs the field {name!r}.", pointer=f"/{name}")

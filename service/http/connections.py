@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib.util
 import socket
 import sys
@@ -15,8 +16,15 @@ from perfmodel.errors import InvalidInputError
 _MOST_FILES = 65_536
 
 
-def check_free(host: str, port: int, *, hint: str) -> None:
+def check_free(host: str, port: int, *, hint: str, host_hint: str = "") -> None:
     """Refuse an address that cannot be listened on before anything is loaded.
+
+    Parameters
+    ----------
+    hint : str
+        What to do, for people.
+    host_hint : str
+        The same where the host is the reason: a name that is not known, or not of this machine.
 
     Raises
     ------
@@ -31,8 +39,10 @@ def check_free(host: str, port: int, *, hint: str) -> None:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:
+        elsewhere = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
         raise InvalidInputError(
-            f"Cannot listen on {host}:{port}: {error.strerror or error}. {hint}"
+            f"Cannot listen on {host}:{port}: {error.strerror or error}. "
+            f"{(elsewhere and host_hint) or hint}"
         ) from error
 
 

@@ -183,7 +183,13 @@ def answer_to_nobody() -> Response:
 
 
 def not_found(detail: str | None = None) -> HTTPException:
-    """Return what a route raises where there is nothing."""
+    """Return what a route raises where there is nothing.
+
+    Parameters
+    ----------
+    detail : str or None
+        What its caller is told; None says no more than that there is nothing for this key.
+    """
     return HTTPException(HTTPStatus.NOT_FOUND, detail)
 
 
@@ -243,11 +249,11 @@ def _methods_of(request: Request) -> list[str]:
 
 
 def _http_detail(request: Request, status: HTTPStatus, error: HTTPException) -> str:
-    if status is HTTPStatus.NOT_FOUND and request.path_params:
+    if status is not HTTPStatus.NOT_FOUND or error.detail != status.phrase:
+        return str(error.detail)
+    if request.path_params:
         return f"There is nothing at {request.url.path}, or nothing that this key may see."
-    if status is HTTPStatus.NOT_FOUND:
-        return f"There is nothing at {request.url.path}. /docs lists every route."
-    return str(error.detail)
+    return f"There is nothing at {request.url.path}. /docs lists every route."
 
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:

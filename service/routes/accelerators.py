@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.codec import spec_to_dict
 from perfmodel.devices.spec import AcceleratorSpec
+from perfmodel.errors import UnknownAcceleratorError
 from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import etagged_response, json_of, json_response
 from service.http.documentation import json_body, problems
@@ -60,9 +61,11 @@ async def accelerator(request: Request, name: str) -> Response:
     """Return the facts of an accelerator."""
     catalog = _own(request).catalog
     # What this machine is would have to be measured first.
-    if name not in catalog.with_local(None):
-        raise not_found()
-    return etagged_response(request, _one(catalog, catalog.get(name)))
+    try:
+        spec = catalog.with_local(None).get(name)
+    except UnknownAcceleratorError as error:
+        raise not_found(error.message) from error
+    return etagged_response(request, _one(catalog, spec))
 
 
 @router.put(

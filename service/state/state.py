@@ -119,7 +119,8 @@ def resolve_job_reference(value: Any, store: JobFinder, *, pointer: str = "/job"
         raise UnknownJobError(
             ref[:100],
             pointer=pointer,
-            hint="Register it with POST /v1/jobs, or send the job itself.",
+            hint="Register it with POST /v1/jobs, or send the job itself, as in "
+            '{"model": "timm/resnet50", "mode": "training", "batch_size": 64}.',
         )
     return found
 

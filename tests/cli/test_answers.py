@@ -287,7 +287,7 @@ def test_an_onnx_file_is_captured_and_answered(tmp_path: Path) -> None:
 
 def test_curve_counts_accelerators_itself() -> None:
     shown = _run("curve", *RESNET, "--on", "8xA100-SXM4-80GB", *MODELS, code=2)
-    assert "name one, not '8xA100-SXM4-80GB'" in shown.stderr
+    assert "name one, such as 'A100-SXM4-80GB', not '8xA100-SXM4-80GB'" in shown.stderr
 
 
 def test_compare_ranks_by_throughput() -> None:
@@ -320,6 +320,9 @@ def test_compare_says_once_what_holds_of_several() -> None:
     read = "'H100' is read as H100-SXM5-80GB; say H100-NVL where it is that."
     both = [{"placement": name, "warnings": [read]} for name in ("H100", "8xH100")]
     assert joined_warnings(both) == [read]
+    lacking = [{"placement": one, "warnings": [f"{one} has no fp32."]} for one in ("T4", "L4")]
+    assert joined_warnings(lacking) == ["T4, L4 have no fp32."]
+    assert joined_warnings(lacking[:1]) == ["T4 has no fp32."]
 
 
 def test_compare_takes_a_memory_that_is_not_known_for_one_that_may_do() -> None:

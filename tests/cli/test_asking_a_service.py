@@ -132,9 +132,21 @@ def test_this_machine_answers_in_its_place_only_when_told_to() -> None:
     question = ["predict", *RESNET, "--on", "T4"]
     alone = _ask(*question, url=nobody)
     assert alone.returncode == 4 and "--fall-back" in alone.stderr and not alone.stdout
+    assert "127.0.0.1:9 cannot be asked: [Errno 111] Connection refused." in alone.stderr
     found = _ask(*question, "--fall-back", url=nobody)
     assert found.returncode == 0, found.stderr
-    assert "this machine does" in found.stderr and "samples/s" in found.stdout
+    assert "This machine answers." in found.stderr and "samples/s" in found.stdout
+
+
+def test_stated_models_are_those_of_this_machine() -> None:
+    nobody = "http://127.0.0.1:9"
+    question = ["predict", *RESNET, "--on", "T4", "--models", "none"]
+    found = _ask(*question, url=nobody)
+    assert found.returncode == 0, found.stderr
+    assert f"this machine answers, and not {nobody}" in found.stderr
+    assert "There is no folder of models 'none'" in found.stderr
+    both = _ask(*question, "--service", nobody)
+    assert both.returncode == 2 and "--models says with what this machine" in both.stderr
 
 
 def test_captures_are_kept_for_the_next_command(tmp_path: Path) -> None:

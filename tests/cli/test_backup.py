@@ -171,3 +171,34 @@ def test_other_databases_are_told_what_backs_them_up(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE one (a)")
     assert "none of a service" in _run("backup", archive, "--database", other, code=4).stderr
     assert not archive.exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["prices"],
+        ["drift"],
+        ["campaign", "status"],
+        ["campaign", "results", "x"],
+        ["retrain", "list"],
+        ["backup", "state.tar"],
+    ],
+    ids=" ".join,
+)
+def test_what_only_looks_makes_no_database(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = CliRunner().invoke(cli, command)
+    assert shown.exit_code == 2
+    assert "There is no database 'perfmodel.db'." in shown.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_archive_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    database = tmp_path / "perfmodel.db"
+    with sqlite3.connect(database) as made:
+        made.execute("CREATE TABLE alembic_version (version_num TEXT)")
+    nowhere = tmp_path / "nowhere" / "state.tar"
+    shown = _run("backup", nowhere, "--database", database, code=4)
+    assert f"{nowhere} cannot be written: No such file or directory." in shown.stderr

@@ -49,6 +49,19 @@ def test_people_see_what_communicates_and_what_fits() -> None:
     assert huge.splitlines()[1].split()[-1] == "NO"
 
 
+@pytest.mark.parametrize("place", ["p4d.24xlarge", "8xA100-SXM4-40GB", "A100-SXM4-40GB zero=1"])
+def test_a_placement_in_the_place_of_an_accelerator_is_told_what_to_name(place: str) -> None:
+    refused = CliRunner().invoke(cli, ["curve", *RESNET, "--on", place, *MODELS])
+    assert refused.exit_code == 2
+    assert f"name one, such as 'A100-SXM4-40GB', not {place!r}" in refused.stderr
+
+
+def test_a_largest_count_beyond_all_is_told_as_it_was_stated() -> None:
+    for most in ("0", "123456789"):
+        shown = CliRunner().invoke(cli, ["curve", *RESNET, "--on", "T4", "--most", most, *MODELS])
+        assert shown.exit_code == 2 and f"got {most}." in shown.stderr
+
+
 @pytest.fixture
 def without_memory() -> Curve:
     """Return the curve of a job that is known by a name and one observed step."""

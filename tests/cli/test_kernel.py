@@ -37,6 +37,6 @@ def test_what_is_wrong_is_said_and_told_by_the_exit_code() -> None:
     shown = _run("gemm", "m=8", "n=8", "--precision", "fp16", "--on", "T4", code=2)
     assert "'k'" in shown.stderr
     shown = _run("gemm", "m=8", "n=8", "k=8", "--on", "T4", code=2)
-    assert "Say the precision of gemm" in shown.stderr
+    assert "Error: Say the precision of gemm" in shown.stderr
     gemm = ("gemm", "m=8", "n=8", "k=8", "--precision", "fp16")
     assert "nonsense" in _run(*gemm, "--on", "T4", "--on", "nonsense", code=1).stderr

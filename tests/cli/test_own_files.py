@@ -105,6 +105,13 @@ def test_what_a_file_prints_is_no_part_of_the_answer(train: Path) -> None:
     assert "said by the file []" in shown.stderr
 
 
+@pytest.mark.parametrize("command", ["predict", "explain", "compare"])
+def test_people_read_which_file_was_asked_about(command: str, train: Path) -> None:
+    named = f"{train}:net"
+    shown = _run(command, named, "--inputs", "4x8", "--on", "T4", *MODELS).stdout
+    assert f"{named}," in shown.splitlines()[0]
+
+
 def test_what_is_compiled_runs_in_its_compiler(train: Path) -> None:
     shapes = ["--inputs", "64x8", "--on", "T4"]
     stated = _predicted(f"{train}:net", "--compiler", "inductor", *shapes)

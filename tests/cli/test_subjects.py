@@ -90,6 +90,17 @@ def test_json_refuses_what_follows_it() -> None:
         parse_json('{"a": 1} 2', source="Line 3")
 
 
+@pytest.mark.parametrize(
+    "option", [{"optimizer": "adamw"}, {"activation_checkpointing": "full"}], ids=str
+)
+def test_what_training_alone_has_is_refused_in_inference(option: dict[str, str]) -> None:
+    model = {"model": "timm/resnet50"}
+    with pytest.raises(InvalidInputError, match="--mode training"):
+        job_of(model, option)
+    assert job_of(model, {**option, "mode": "training"})
+    assert job_of({"graph": "ab", "mode": "training"}, option)
+
+
 def test_a_job_is_described_with_what_changes_its_step() -> None:
     lora = {"peft_type": "LORA", "r": 8, "target_modules": ["q_proj"]}
     settings = {"mode": "training", "mixed_precision": {"parameter": "bf16"}, "adapter": lora}

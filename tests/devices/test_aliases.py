@@ -118,7 +118,7 @@ def test_a_mig_slice_is_not_the_whole_accelerator(written, profile):
         CATALOG.get(written)
     assert profile in caught.value.message
     assert "'A100-SXM4-80GB'" in caught.value.message
-    assert "fraction" in caught.value.message
+    assert f"'A100-SXM4-80GB/{profile}'" in caught.value.message
     assert written not in CATALOG
 
 

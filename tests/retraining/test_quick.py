@@ -8,6 +8,7 @@ from pathlib import Path
 import joint_world
 import numpy as np
 import pytest
+from observed_jobs import observe_jobs
 from retraining_world import SAMPLES, RetrainingWorld, write_profiles
 from small_models import small_model
 
@@ -98,6 +99,16 @@ def test_an_attempt_that_was_lost_goes_on(world: RetrainingWorld) -> None:
     ending = world.attempt(claim).run()
     assert ending.state is RetrainingState.DONE
     assert not any("fit: begins" in said for said in world.said)
+
+
+def test_observations_are_taken_in_where_no_record_is_kept(world: RetrainingWorld) -> None:
+    small_model(world.models)
+    observe_jobs(world.database, cells=20)
+    ending = world.retrain(place=world.sources(), quick=True)
+    # Hardly a step is kept back of them, so that the gate may refuse it; it was made all the same.
+    assert ending.version is not None
+    made = read_artifact(world.models / "default" / ending.version)
+    assert sum(one["records"] for one in made.manifest[ADAPTED].values()) > 0
 
 
 def test_without_a_version_that_serves_there_is_nothing_to_start_from(

@@ -23,6 +23,7 @@ from perfmodel.cli import cli
 from perfmodel.errors import InvalidInputError
 from perfmodel.predictors.serving.own_process import prepare_process
 from service import serve as serving
+from service.http.connections import check_free
 from service.serve import loading, serve
 from service.settings import Settings
 
@@ -66,6 +67,7 @@ def test_what_it_cannot_do_is_said_at_the_start(tmp_path: Path) -> None:
 import sys
 
 sys.modules["torch"] = None
+from service.http.connections import check_free
 from service.serve import app_of_worker
 
 app_of_worker()
@@ -102,6 +104,13 @@ def test_a_port_for_health_that_somebody_has_is_told_before_anything_starts(
         monkeypatch.setenv("PERFMODEL_HEALTH_PORT", str(port))
         with pytest.raises(InvalidInputError, match=f"127.0.0.1:{port}: .*PERFMODEL_HEALTH_PORT"):
             serve(port=0, models=tmp_path, database=f"sqlite:///{tmp_path}/a.db")
+
+
+def test_a_host_that_is_none_of_this_machine_is_told_apart_from_a_port_that_is_taken() -> None:
+    hints = {"hint": "another port", "host_hint": "another host"}
+    for host in ("host.invalid", "192.0.2.1"):
+        with pytest.raises(InvalidInputError, match=f"{host}:0: .*another host"):
+            check_free(host, 0, **hints)
 
 
 def test_what_was_imported_before_stays() -> None:

@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+import click
+from click.core import ParameterSource
+
 from perfmodel.cli.failures import problem
 from perfmodel.cli.output import tell
 from perfmodel.errors import InvalidInputError
@@ -128,6 +131,31 @@ class Answers(Protocol):
         """Return the names of all accelerators of a kind, or of ``all`` kinds."""
 
 
+def _models_say_here(settings: Mapping[str, Any]) -> bool:
+    """Tell whether ``--models`` lets this machine answer, though a service is named elsewhere.
+
+    Raises
+    ------
+    InvalidInputError
+        The service is named beside it, and is not to be fallen back from.
+    """
+    context = click.get_current_context()
+    stated = {
+        name
+        for name in ("models", "service")
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    if not settings["service"] or "models" not in stated or settings["fall_back"]:
+        return False
+    if "service" in stated:
+        raise InvalidInputError(
+            "--models says with what this machine answers, and --service who does in its place. "
+            "Leave one out, or add --fall-back."
+        )
+    tell(f"With --models this machine answers, and not {settings['service']}.")
+    return True
+
+
 def answered(
     settings: Mapping[str, Any], ask: Callable[[Answers], T], graph: Graph | None = None
 ) -> T:
@@ -147,7 +175,7 @@ def answered(
     NoAnswerError
         The service did not answer, and nobody asked to fall back.
     """
-    url = settings["service"]
+    url = None if _models_say_here(settings) else settings["service"]
     if url and graph is not None:
         tell(f"{url} does not know this graph; this machine answers.")
     elif url:
@@ -163,7 +191,7 @@ def answered(
             if not settings["fall_back"]:
                 tell("With --fall-back this machine answers where the service does not.")
                 raise
-            tell(f"{url} does not answer ({error.message}); this machine does.")
+            tell(f"{url} does not answer: {error.message} This machine answers.")
     from perfmodel.cli.asking.here import Here, estimator_here
 
     models = settings["models"]

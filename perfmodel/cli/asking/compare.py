@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -13,9 +13,6 @@ from perfmodel.cli.failures import EXIT_INPUT, EXIT_SOME_FAILED
 from perfmodel.cli.options import answering_options, question_options
 from perfmodel.cli.output import count, duration, memory, print_json, print_table
 from perfmodel.cli.subjects import describe_job
-
-if TYPE_CHECKING:
-    from perfmodel.graph.job import Job
 
 
 @click.command()
@@ -55,7 +52,8 @@ def command(
     if as_json:
         print_json(rows[:top])
     else:
-        _print(job, rows[:top], shown_of=len(rows))
+        title = describe_job(job, subject if graph else None)
+        _print(title, rows[:top], shown_of=len(rows))
     _exit_if_any_failed(rows)
 
 
@@ -70,7 +68,7 @@ def in_order(row: dict[str, Any]) -> tuple[bool, bool, float]:
     return (False, row["memory"]["fits"] is False, -row["throughput"]["samples_per_second"])
 
 
-def _print(job: Job, rows: list[dict[str, Any]], *, shown_of: int) -> None:
+def _print(title: str, rows: list[dict[str, Any]], *, shown_of: int) -> None:
     cells = []
     for place, row in enumerate(rows, start=1):
         if "error" in row:
@@ -84,7 +82,7 @@ def _print(job: Job, rows: list[dict[str, Any]], *, shown_of: int) -> None:
             + [duration(row["step_time_s"]), fits, row["basis"]]
         )
     columns = ["", "placement", "samples/s", "interval", "step time", "memory", "basis"]
-    print_table(columns, cells, title=describe_job(job), right="rlrrrrl")
+    print_table(columns, cells, title=title, right="rlrrrrl")
     if len(rows) < shown_of:
         print(f"{len(rows)} of {shown_of} shown.")
     for text in joined_warnings(rows):
@@ -99,7 +97,14 @@ def joined_warnings(rows: list[dict[str, Any]]) -> list[str]:
         alone = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
         for text in row.get("warnings", ()):
             said.setdefault(tuple(alone.split(text)), {})[name] = None
-    return [", ".join(names).join(parts) for parts, names in said.items()]
+    return [_of_all(list(names), parts) for parts, names in said.items()]
+
+
+def _of_all(names: list[str], parts: tuple[str, ...]) -> str:
+    first, *others = parts
+    if len(names) > 1:
+        others = [re.sub(r"^ has\b", " have", part) for part in others]
+    return ", ".join(names).join([first, *others])
 
 
 def _exit_if_any_failed(rows: list[dict[str, Any]]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +11,6 @@ from perfmodel.cli.asking.answering import answered
 from perfmodel.cli.asking.prepare import read_model
 from perfmodel.cli.options import answering_options, on_option, question_options
 from perfmodel.cli.output import count, duration, percent, print_json
-from perfmodel.errors import InvalidInputError
 
 #: What is printed for whether a job fits.
 _WORDS = {True: "yes", False: "NO", None: "?"}
@@ -48,12 +46,6 @@ def command(
         "network": network,
         "zero_stage": zero_stage,
     }
-    if re.match(r"\d+\s*[x*]", accelerator):
-        raise InvalidInputError(
-            f"curve counts accelerators itself: name one, not {accelerator!r}, and say how many "
-            "there are at most with --most.",
-            pointer="/accelerator",
-        )
     refusal = "curve takes a model, not a request; ask POST /v1/curve."
     job, graph = read_model(subject, settings, refusal=refusal)
     found = answered(settings, lambda who: who.curve(job, question), graph)

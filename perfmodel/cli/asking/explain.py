@@ -48,7 +48,8 @@ def command(
     if as_json:
         print_json(found.to_dict())
         return
-    print_estimate(describe_job(query.job), found.estimate.to_dict(), estimator.problems)
+    described = describe_job(query.job, subject if graph else None)
+    print_estimate(described, found.estimate.to_dict(), estimator.problems)
     _print(
         "From the roofline to the answer",
         enumerate(found.contributions),

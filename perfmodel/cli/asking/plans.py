@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import shlex
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,13 +13,19 @@ from perfmodel.cli.options import on_option, question_options
 from perfmodel.cli.output import count, duration, memory, print_facts, print_json
 
 if TYPE_CHECKING:
+    from perfmodel.placement.plan_steps.plan_cells import PlanChoice
     from perfmodel.placement.plans.plan_search import PlanRanking, RankedPlan
+    from perfmodel.placement.topology.topology import Placement
 
 
 @click.command()
 @click.argument("subject", metavar="MODEL", required=False)
 @on_option("placement", "8x(8xA100-SXM4-80GB)@8xib-200g.", required=True)
-@click.option("--global-batch", type=int, help="Samples of a step. [default: those of the job]")
+@click.option(
+    "--global-batch",
+    type=click.IntRange(1),
+    help="Samples of a step. [default: the batch size of the job on each accelerator]",
+)
 @click.option("--most", type=click.IntRange(1), default=5, show_default=True, help="Plans shown.")
 @question_options
 def command(
@@ -38,12 +45,12 @@ def command(
 
     refusal = "plans takes a model, not a request; ask POST /v1/rank."
     job, graph = read_model(subject, settings, refusal=refusal)
-    estimator = estimator_here(settings["models"], graph)
-    found = estimator.search(job, parse_placement(placement), global_batch=global_batch, most=most)
+    estimator, hardware = estimator_here(settings["models"], graph), parse_placement(placement)
+    found = estimator.search(job, hardware, global_batch=global_batch, most=most)
     if as_json:
         print_json({**asdict(found), "plans": [_plain(plan) for plan in found.plans]})
     else:
-        _print(found)
+        _print(found, hardware)
 
 
 def _plain(plan: RankedPlan) -> dict[str, Any]:
@@ -52,18 +59,39 @@ def _plain(plan: RankedPlan) -> dict[str, Any]:
     return facts
 
 
-def _print(found: PlanRanking) -> None:
+def _options(choice: PlanChoice, hardware: Placement) -> str:
+    """Return the options with which ``perfmodel predict`` asks about a plan.
+
+    Empty where the short form cannot say the hardware.
+    """
+    from perfmodel.placement.topology.parse import format_placement
+
+    where = format_placement(replace(hardware, plan=choice.plan))
+    if not isinstance(where, str):
+        return ""
+    words = [f"--on {shlex.quote(where)}", f"--batch-size {choice.micro_batch}"]
+    if choice.micro_batches > 1:
+        words.append(f"--accumulation-steps {choice.micro_batches}")
+    if choice.checkpointing:
+        how = "activation" if choice.checkpointing.name == "FULL" else "selective"
+        words.append(f"--{how}-checkpointing")
+    return " ".join(words)
+
+
+def _print(found: PlanRanking, hardware: Placement) -> None:
     from perfmodel.placement.plans.plan_words import plan_words
 
     for rank, plan in enumerate(found.plans, start=1):
-        print_facts(
-            [
-                (f"plan {rank}", plan_words(plan.choice)),
-                ("throughput", f"{count(plan.samples_per_second)} samples/s"),
-                ("step time", duration(plan.step_time_s)),
-                ("memory", memory(plan.memory_bytes)),
-                ("why", plan.reason),
-            ]
-        )
+        facts = [
+            (f"plan {rank}", plan_words(plan.choice)),
+            ("throughput", f"{count(plan.samples_per_second)} samples/s"),
+            ("step time", duration(plan.step_time_s)),
+            ("memory", memory(plan.memory_bytes)),
+            ("why", plan.reason),
+        ]
+        if options := _options(plan.choice, hardware):
+            facts.append(("options", options))
+        print_facts(facts)
         click.echo()
-    click.echo(f"{found.considered} plans, {found.too_large} of them too large. {found.why_none}")
+    counted = f"{found.considered} plans, {found.too_large} of them too large. {found.why_none}"
+    click.echo(counted.rstrip())

@@ -56,16 +56,16 @@ def command(
     if as_json:
         print_json(found)
     else:
-        print_estimate(_described(request), found, problems)
+        print_estimate(_described(request, subject if graph else None), found, problems)
 
 
-def _described(request: Mapping[str, Any]) -> str:
+def _described(request: Mapping[str, Any], file: str | None) -> str:
     from perfmodel.requests import parse_job
 
     job = request["job"]
     # A registered one, in either form that the service takes.
     ref = job.get("ref") if isinstance(job, Mapping) else job
-    return ref if isinstance(ref, str) else describe_job(parse_job(job))
+    return ref if isinstance(ref, str) else describe_job(parse_job(job), file)
 
 
 def _answer_lines(subject: str, who: Answers) -> None:

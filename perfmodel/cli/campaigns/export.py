@@ -107,7 +107,7 @@ def kubernetes(
 
 
 def _check(name: str, database: str) -> None:
-    with opened(database) as connections:
+    with opened(database, reads=True) as connections:
         from perfmodel.store.campaigns import CampaignStore
 
         found(CampaignStore(connections), name)

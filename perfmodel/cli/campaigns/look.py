@@ -27,7 +27,7 @@ def status(name: str | None, database: str, as_json: bool) -> None:
     """Say how far CAMPAIGN is, when it ends and how its machines drifted; without one, list all."""
     from perfmodel.campaigns.campaign_form import campaign_to_dict
 
-    with opened(database) as connections:
+    with opened(database, reads=True) as connections:
         from perfmodel.store.campaigns import CampaignStore, ReferenceStore
 
         campaigns = CampaignStore(connections)
@@ -62,7 +62,7 @@ def results(name: str, state: str | None, database: str, as_json: bool) -> None:
     from perfmodel.campaigns.campaign_form import task_to_dict
 
     _check_state(state)
-    with opened(database) as connections:
+    with opened(database, reads=True) as connections:
         from perfmodel.store.campaigns import CampaignStore
 
         campaigns = CampaignStore(connections)
@@ -84,7 +84,7 @@ def results(name: str, state: str | None, database: str, as_json: bool) -> None:
 @output_options
 def cancel(name: str, database: str, as_json: bool) -> None:
     """End CAMPAIGN: what waits is not begun, what runs is dropped, what has finished stays."""
-    with opened(database) as connections:
+    with opened(database, reads=True) as connections:
         from perfmodel.store.campaigns import CampaignStore
 
         campaigns = CampaignStore(connections)

@@ -90,7 +90,7 @@ def _print(found: Mapping[str, Any]) -> None:
     for text in found["warnings"]:
         click.echo(f"warning: {text}")
     for error in found["errors"]:
-        tell(error["detail"])
+        tell(f"Error: {error['detail']}")
 
 
 def _row(one: Mapping[str, Any]) -> list[str]:

@@ -77,7 +77,7 @@ def _asked(service: str, key: str | None, ended: int) -> dict[str, Any]:
 
 
 def _read(database: str, ended: int) -> dict[str, Any]:
-    with opened(database) as connections:
+    with opened(database, reads=True) as connections:
         from perfmodel.feedback.drift_state import alarm_state, residual_state
         from perfmodel.store.feedback import AlarmStore, ResidualStore
 
@@ -86,7 +86,7 @@ def _read(database: str, ended: int) -> dict[str, Any]:
 
 
 def _acknowledged(database: str, name: str, *, by: str, note: str) -> int:
-    with opened(database) as connections:
+    with opened(database, reads=True) as connections:
         from perfmodel.store.feedback import AlarmStore
 
         return AlarmStore(connections).acknowledge(name, by=by[:64], note=note or None)

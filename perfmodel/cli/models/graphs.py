@@ -66,15 +66,19 @@ def build(folder: Path | None, names: Sequence[str], as_json: bool) -> None:
 @command.command()
 @output_options
 @_folder_option
-@click.option("--batch-sizes", default="7", show_default=True, help="With commas between them.")
+@click.option(
+    "--batch-sizes", default="7", show_default=True, callback=lambda ctx, param, text: _sizes(text),
+    help="With commas between them.",
+)  # fmt: skip
 @click.argument("names", nargs=-1)
-def check(folder: Path | None, batch_sizes: str, names: Sequence[str], as_json: bool) -> None:
+def check(
+    folder: Path | None, batch_sizes: Sequence[int], names: Sequence[str], as_json: bool
+) -> None:
     """Capture again, and name every graph that is not byte for byte what was shipped."""
-    sizes = [int(size) for size in batch_sizes.split(",")]
     models, found = _models(names), list[str]()
     with _library(folder) as library:
         for model in models:
-            for line in library.check(model, sizes):
+            for line in library.check(model, batch_sizes):
                 found.append(line)
                 tell(line)
     if as_json:
@@ -111,6 +115,13 @@ def correct(service: str, key: str | None, graph: str, as_json: bool, **facts: A
         tell(f"{found.graph}: {found.mode}, {found.batch_size} samples a step.")
 
 
+def _sizes(text: str) -> list[int]:
+    sizes = text.split(",")
+    if not all(size.strip().isdecimal() and int(size) for size in sizes):
+        raise click.BadParameter(f"batch sizes are whole numbers from 1 on; got {text!r}.")
+    return [int(size) for size in sizes]
+
+
 def _folder(folder: Path | None) -> Path:
     from perfmodel.zoo.shipped.shipped_graphs import FOLDER
 
@@ -126,7 +137,7 @@ def _models(names: Sequence[str]) -> list[Job]:
     labels = sorted({model.label for model in wanted})
     for name in names:
         if name not in labels:
-            raise UnknownModelError(name, known=labels)
+            raise UnknownModelError(name, known=labels, hint="`perfmodel graphs` lists them.")
     return [model for name in names for model in wanted if model.label == name]
 
 

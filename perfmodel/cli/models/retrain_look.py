@@ -125,7 +125,7 @@ def cancel(retraining: str, database: str, as_json: bool) -> None:
 
 @contextmanager
 def _store(database: str) -> Iterator[tuple[RetrainingStore, Connections]]:
-    with opened(database) as connections:
+    with opened(database, reads=True) as connections:
         from perfmodel.store.retraining import RetrainingStore
 
         yield RetrainingStore(connections), connections

@@ -216,7 +216,7 @@ def _listed(service: str, key: str | None) -> Sequence[dict[str, Any]]:
 
 
 def _kept(database: str) -> Sequence[dict[str, Any]]:
-    with opened(database) as connections:
+    with opened(database, reads=True) as connections:
         from perfmodel.store.state.prices import PriceStore
 
         return [asdict(price) for price in PriceStore(connections).all().values()]

@@ -102,7 +102,7 @@ def command(
     if print_settings:
         click.echo(settings_in_force())
         return
-    check_free(host, port, hint="Give another --port.")
+    check_free(host, port, hint="Give another --port.", host_hint="Give another --host.")
     if "://" not in database:
         database = f"sqlite:///{database}"
     on_ready: Callable[[str], None] = _ask_example if example else _announce

@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 from perfmodel.client.errors import TimedOutError, UnreachableError, UnreadableAnswerError
 from perfmodel.client.protocol.encoding import MAX_BYTES
 from perfmodel.client.protocol.messages import Reply, Request
+from perfmodel.errors import first_line
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -80,7 +81,7 @@ class Wire:
                 f"No whole answer from {url.netloc}{url.path} within {timeout_s:.2g} s."
             ) from None
         except (OSError, http.client.IncompleteRead) as error:
-            raise UnreachableError(f"{url.netloc} cannot be asked: {error!r}.") from error
+            raise UnreachableError(f"{url.netloc} cannot be asked: {first_line(error)}.") from error
         except http.client.HTTPException as error:
             raise UnreadableAnswerError(f"{url.netloc} speaks no HTTP: {error!r}.") from error
 

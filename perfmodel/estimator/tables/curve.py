@@ -31,6 +31,7 @@ from perfmodel.estimator.placing.replicas import replicated_steps
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, answer_cell
 from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.placement.estimate import Estimate
+from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.placement.topology.topology import Network, Node, Placement, Plan
 from perfmodel.types import LADDER, Basis
 
@@ -136,11 +137,21 @@ class Curve:
 def doubling_counts(most: int) -> Sequence[int]:
     """Return 1, 2, 4, ... and ``most`` itself.
 
+    Raises
+    ------
+    InvalidInputError
+        Fewer than one, or more than a curve is drawn for.
+
     Examples
     --------
     >>> list(doubling_counts(12))
     [1, 2, 4, 8, 12]
     """
+    if not 1 <= most <= MOST_ACCELERATORS:
+        raise InvalidInputError(
+            f"The largest count lies between 1 and {MOST_ACCELERATORS}; got {most}.",
+            pointer="/most",
+        )
     powers = [2**k for k in range(most.bit_length()) if 2**k < most]
     return [*powers, most]
 
@@ -198,6 +209,8 @@ def _whole(core: Core, asked: CurveQuestion) -> AcceleratorSpec:
         spec, profile = core.accelerators.whole_and_profile(asked.accelerator)
     except InvalidInputError as error:
         error.pointer = "/accelerator"
+        if (told := _counted(core, asked.accelerator)) is not None:
+            raise told from error
         raise
     if profile:
         raise InvalidInputError(
@@ -206,6 +219,20 @@ def _whole(core: Core, asked: CurveQuestion) -> AcceleratorSpec:
             pointer="/accelerator",
         )
     return spec
+
+
+def _counted(core: Core, name: str) -> InvalidInputError | None:
+    """Say what to name in the place of a whole placement, an instance type say; None of others."""
+    try:
+        (node,) = parse_placement(name).nodes
+        spec, _ = core.accelerators.whole_and_profile(node.accelerator)
+    except (InvalidInputError, ValueError):
+        return None
+    return InvalidInputError(
+        f"A curve counts accelerators itself: name one, such as {spec.name!r}, not {name!r}. How "
+        "many there are, and what joins them, is said apart.",
+        pointer="/accelerator",
+    )
 
 
 def _refused(

@@ -16,7 +16,7 @@ from perfmodel.placement.topology.topology import Network, Node
 
 #: What the names of instance types look like, so that names of accelerators are not looked up.
 _LOOKS_LIKE = re.compile(
-    r"(ml\.)?\w+(-\w+)?\.(\d*xlarge|metal)|(a2|a3|a4|a4x|g2|g4|n1|ct\d\w*)-[a-z]+-\w+"
+    r"(ml\.|ecs\.)?\w+(-\w+)?\.(\d*xlarge|metal)|(a2|a3|a4|a4x|g2|g4|n1|ct\d\w*)-[a-z]+-\w+"
     r"|(standard[_ -])?n[cdv]\d+[\w -]*|gpu_\d+x_\w+|[dh]gx[ -]?[a-z]{0,2}\d+\w*"
     r"|(bm|vm)\.gpu[\w.-]*|gb\d+[ _-]?nvl\d+",
     re.IGNORECASE | re.ASCII,

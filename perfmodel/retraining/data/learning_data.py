@@ -82,7 +82,8 @@ def read_learning_data(
     database : Database
         Holds the graphs that observed jobs were registered with.
     own_steps : bool
-        The joint predictor learns from own records even where there is nothing besides.
+        The joint predictor learns from own records even where there is nothing besides, and
+        goes without any: no member is fitted.
     cache, engine, progress
         As in :func:`~perfmodel.training.samples.corpus.build_corpus`.
 
@@ -95,7 +96,7 @@ def read_learning_data(
     """
     chosen = among(snapshot["records"])
     store = ProfileStore(folder / PROFILES)
-    found = load_samples(store, chosen=chosen)
+    found = load_samples(store, chosen=chosen, may_be_none=own_steps)
     cells, unread = cells_of(read_observed(folder))
     newest = newest_cells(cells)
     judged = {cell.numbers for cell in newest}

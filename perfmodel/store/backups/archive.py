@@ -95,7 +95,7 @@ def back_up(places: StatePlaces, archive: Path, settings: Mapping[str, str]) -> 
     InvalidInputError
         There is no database, or there is such an archive already.
     StoreError
-        The database cannot be read, or is damaged.
+        The database cannot be read, or is damaged; the archive cannot be written.
     """
     if not places.database.is_file():
         raise InvalidInputError(f"There is no database {str(places.database)!r}.")
@@ -105,9 +105,23 @@ def back_up(places: StatePlaces, archive: Path, settings: Mapping[str, str]) -> 
     for name, path in ((KEYS, places.keys), (AUDIT, places.audit)):
         if path.is_file():
             parts[name] = path.read_bytes()
+    try:
+        manifest = _write(archive, places.database, parts)
+    except OSError as error:
+        raise StoreError(
+            f"{archive} cannot be written: {error.strerror or error}. Name a file in a folder that "
+            "is there, may be written, and has room for the database twice."
+        ) from error
+    # Hashes of keys are in it, and what people named.
+    archive.chmod(0o600)
+    return manifest
+
+
+def _write(archive: Path, database: Path, parts: Mapping[str, bytes]) -> dict[str, Any]:
+    """Write an archive of a copy of the database and other parts; return its manifest."""
     with tempfile.TemporaryDirectory(dir=archive.parent or None) as folder:
         copy = Path(folder) / STATE
-        rows, revision = _copy(places.database, copy)
+        rows, revision = _copy(database, copy)
         manifest = {
             "format": FORMAT,
             "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -123,8 +137,6 @@ def back_up(places: StatePlaces, archive: Path, settings: Mapping[str, str]) -> 
             for name, content in parts.items():
                 _add(tar, name, content)
             tar.add(copy, STATE)
-    # Hashes of keys are in it, and what people named.
-    archive.chmod(0o600)
     return manifest
 
 

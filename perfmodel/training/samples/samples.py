@@ -62,6 +62,7 @@ def load_samples(
     *,
     device: str | None = None,
     chosen: Callable[[StepRecord], bool] | None = None,
+    may_be_none: bool = False,
 ) -> SampleSet:
     """Turn every usable measurement of a store into a sample.
 
@@ -71,11 +72,13 @@ def load_samples(
         One accelerator; all by default.
     chosen : callable or None
         Which of the records are taken; all by default. The others are not counted.
+    may_be_none : bool
+        There is something else to learn from.
 
     Raises
     ------
     TrainingError
-        Nothing usable.
+        Nothing usable, unless there may be none.
     """
     graphs = dict(store.graphs())
     measurements = [
@@ -97,7 +100,7 @@ def load_samples(
         if measurement.operators and not sample.node_times_s:
             notes["operator times not used: too few joined"] += 1
         samples.append(sample)
-    if not samples:
+    if not samples and not may_be_none:
         raise TrainingError(
             f"No usable measurement in {store.folder}{left_out(dropped)}. Profile some workloads "
             "first."

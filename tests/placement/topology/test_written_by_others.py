@@ -92,6 +92,7 @@ def test_other_notations_mean_the_same(written: str, meant: str) -> None:
         ("--nodes=2 --gpus=a100:7", "cannot be dealt out evenly to 2 hosts"),
         ("gpu:8", "no accelerator"),
         ("p4d.12xlarge", "p4d.24xlarge"),
+        ("ecs.gn7-c12g1.3xlarge", "none that is known"),
         ("n1-standard-8", "attached"),
         ("A100x0", "between 1"),
         ("2x3xA100", "no accelerator"),

@@ -258,6 +258,13 @@ def test_all_mistakes_are_said_at_once(client: TestClient) -> None:
     assert problem["detail"] == problem["errors"][0]["detail"]
 
 
+def test_what_everybody_may_list_is_told_by_its_name(client: TestClient) -> None:
+    misspelt = check_problem(client.get("/v1/accelerators/A100-SXM5-80GB"), 404)["detail"]
+    assert "'A100-SXM4-80GB'" in misspelt
+    price = check_problem(client.delete("/v1/prices/A100"), 404)["detail"]
+    assert price == "No price of A100-SXM4-40GB was set."
+
+
 def test_a_missing_item_is_told_from_a_missing_route(client: TestClient) -> None:
     item = check_problem(client.get("/v1/jobs/nobody"), 404)["detail"]
     route = check_problem(client.get("/v1/nowhere"), 404)["detail"]
