@@ -84,7 +84,7 @@ class DataParallelCells:
     --------
     >>> from perfmodel.placement.topology.links import LinkClass
     >>> job = StepProfile(
-    ...     samples=32, parameter_bytes=1e8, gradient_bytes=1e8, input_bytes=2e7,
+    ...     parameter_bytes=1e8, gradient_bytes=1e8, input_bytes=2e7,
     ...     forward_share=0.33, backward_share=0.62, optimizer_share=0.05,
     ...     gradient_ready=np.linspace(0.35, 0.95, 100),
     ...     gradient_piece_bytes=np.full(100, 1e6), node_count=500.0,

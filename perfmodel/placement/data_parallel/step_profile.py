@@ -31,8 +31,6 @@ class StepProfile:
 
     Parameters
     ----------
-    samples : int
-        Samples of the step, all its micro-batches.
     parameter_bytes, gradient_bytes : float
         What trainable and frozen parameters occupy, and their gradients; none in inference.
     input_bytes : float
@@ -49,7 +47,6 @@ class StepProfile:
         What adding all gradients to those of another micro-batch takes, as a share of the step.
     """
 
-    samples: int
     parameter_bytes: float
     gradient_bytes: float
     input_bytes: float
@@ -71,15 +68,13 @@ _LAUNCH_S = 5e-6
 _WIDE_ITEM_BYTES = 4.0
 
 
-def step_profile(graph: Graph, *, samples: int) -> StepProfile:
+def step_profile(graph: Graph) -> StepProfile:
     """Return the volumes and shares of one step.
 
     Parameters
     ----------
     graph : Graph
         One whole step, all its micro-batches.
-    samples : int
-        Samples of the step, >= 1.
 
     Returns
     -------
@@ -91,7 +86,6 @@ def step_profile(graph: Graph, *, samples: int) -> StepProfile:
     forward, backward, optimizer = _phase_shares(table, seconds)
     ready, piece = _gradients(graph, seconds)
     return StepProfile(
-        samples=samples,
         parameter_bytes=float(graph.storage_bytes(Role.PARAMETER)),
         gradient_bytes=float(piece.sum()),
         input_bytes=float(graph.storage_bytes(Role.INPUT)),
