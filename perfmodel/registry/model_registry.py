@@ -82,8 +82,8 @@ class ModelRegistry:
 
     def serving(self, name: str) -> str | None:
         """Return the version that answers, damaged or not; None where none may."""
-        history = self.history(name)
-        return next(iter(history.may_serve(self._sound(name))), None)
+        sound = [one.version for one in self.listed(name) if one.manifest is not None]
+        return next(iter(self.history(name).may_serve(sound)), None)
 
     def that_serves(self, name: str) -> str:
         """Return name and version of what answers.
@@ -296,9 +296,6 @@ class ModelRegistry:
         if not versions:
             raise self.versions.unknown(name, "")
         return versions
-
-    def _sound(self, name: str) -> list[str]:
-        return [one.version for one in self.listed(name) if one.manifest is not None]
 
     def _check_promotable(self, name: str, version: str, *, force: bool) -> None:
         self.versions.manifest(name, version)

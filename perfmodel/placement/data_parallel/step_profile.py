@@ -85,6 +85,8 @@ def step_profile(graph: Graph) -> StepProfile:
     seconds = typical_node_seconds(table)
     forward, backward, optimizer = _phase_shares(table, seconds)
     ready, piece = _gradients(graph, seconds)
+    # To add a piece to another two are read and one is written.
+    adding_s = float((3.0 * piece / _BANDWIDTH_BYTES_PER_S + _LAUNCH_S).sum())
     return StepProfile(
         parameter_bytes=float(graph.storage_bytes(Role.PARAMETER)),
         gradient_bytes=float(piece.sum()),
@@ -95,13 +97,8 @@ def step_profile(graph: Graph) -> StepProfile:
         gradient_ready=ready,
         gradient_piece_bytes=piece,
         node_count=float(np.count_nonzero(~table.is_view)),
-        adding_share=_adding_s(piece) / max(float(seconds.sum()), 1e-30),
+        adding_share=adding_s / max(float(seconds.sum()), 1e-30),
     )
-
-
-def _adding_s(piece: FloatArray) -> float:
-    """Return what adding pieces of gradients to others takes: two are read, one is written."""
-    return float((3.0 * piece / _BANDWIDTH_BYTES_PER_S + _LAUNCH_S).sum())
 
 
 def typical_node_seconds(table: NodeTable) -> FloatArray:

@@ -85,7 +85,9 @@ def gather(
     golden_s = _mixed(old, data, _GOLDEN) if parts is None else parts.golden_s
     off = _golden_rows_off(new, data, golden_s)
     return {
-        "sets": [_set_to_dict(one.judged) for one in sets],
+        "sets": [
+            {**asdict(one.judged), "measured_s": one.judged.measured_s.tolist()} for one in sets
+        ],
         "serving": _evidence(old, data, sets, times[0], laws[0]),
         "candidate": _evidence(new, data, sets, times[1], laws[1], off, is_candidate=True),
     }
@@ -160,10 +162,6 @@ def _golden_rows_off(version: VersionAtHand, data: LearningData, rows: FloatArra
     if len(again) != len(rows):
         return len(rows)
     return int(np.count_nonzero(~(np.abs(again / rows - 1.0) < _SAME)))
-
-
-def _set_to_dict(judged: JudgingSet) -> dict[str, Any]:
-    return {**asdict(judged), "measured_s": judged.measured_s.tolist()}
 
 
 def _columns(answers: Answers) -> dict[str, Any]:

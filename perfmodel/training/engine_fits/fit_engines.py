@@ -134,7 +134,8 @@ def fit_law(rows: Sequence[EngineRow]) -> EngineLaw:
     spread = np.array([off for _, off in EXPECTED.values()])
     of_device = Counter(row.spec.name for row in rows)
     usual = len(rows) / max(1, len(of_device))
-    scale = np.array([_scale(row) * math.sqrt(of_device[row.spec.name] / usual) for row in rows])
+    scale = np.array([_SINGLE if row.job.batch_size == 1 else _BATCHED for row in rows])
+    scale = scale * np.sqrt([of_device[row.spec.name] / usual for row in rows])
 
     def errors(logs: FloatArray) -> FloatArray:
         return np.concatenate([errors_of(_law(logs), rows) / scale, (logs - middle) / spread])
@@ -159,10 +160,6 @@ def errors_left_out(rows: Sequence[EngineRow]) -> FloatArray:
 
 def _law(logs: FloatArray) -> EngineLaw:
     return EngineLaw(**dict(zip(EXPECTED, np.exp(logs).tolist(), strict=True)))
-
-
-def _scale(row: EngineRow) -> float:
-    return _SINGLE if row.job.batch_size == 1 else _BATCHED
 
 
 def _ninety(errors: FloatArray) -> float:
