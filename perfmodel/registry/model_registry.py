@@ -13,11 +13,18 @@ from perfmodel.errors import (
     OvertakenError,
     UnknownNameError,
 )
-from perfmodel.registry.collection import collectable
 from perfmodel.registry.file_store import FileStore
 from perfmodel.registry.pins import PinNotes
 from perfmodel.registry.state_log import StateLog
-from perfmodel.registry.states import PROMOTE, PUBLISH, ROLLBACK, Change, History, State
+from perfmodel.registry.states import (
+    PROMOTE,
+    PUBLISH,
+    ROLLBACK,
+    Change,
+    History,
+    State,
+    collectable,
+)
 from perfmodel.registry.version_files import VersionFiles
 from perfmodel.store.artifacts import MANIFEST, is_safe_name
 
