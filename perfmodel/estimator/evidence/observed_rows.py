@@ -404,7 +404,7 @@ def single_step(
         ranks=world.ranks,
         hosts=float(placement.placement.host_count),
         largest_share=world.links.largest_share,
-        within_share=within_share_of(world),
+        within_share=within_share_of(world) if world.hosts > 1 else 1.0,
         host_s=host_s,
         input_s=0.0 if parts.input_stall_s else input_s,
         window_share=window_share,

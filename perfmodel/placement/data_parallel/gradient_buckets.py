@@ -291,8 +291,6 @@ def within_share(groups: CommGroups) -> FloatArray:
 @lru_cache(maxsize=16_384)
 def within_share_of(group: WorldGroup) -> float:
     """Return :func:`within_share` of one group, as a plain number."""
-    if group.hosts <= 1 or group.ranks <= 1:
-        return 1.0
     return float(within_share(world_columns([group]))[0])
 
 
