@@ -54,17 +54,6 @@ class EngineRow:
         return law.time_s(self.kernels, self.spec, self.job.precision)
 
 
-def engine_rows(data: Path) -> list[EngineRow]:
-    """Read the table and capture its models; takes some seconds.
-
-    Raises
-    ------
-    StoreError
-        The table is not there.
-    """
-    return rows_of(read_format(FORMAT, data).steps)
-
-
 def rows_of(steps: Iterable[PublishedStep]) -> list[EngineRow]:
     """Return the rows of published steps on accelerators that the law speaks of."""
     catalog, rows = Catalog.default(), list[EngineRow]()
@@ -116,7 +105,8 @@ def fit(data: Path) -> dict[str, Any]:
         For :func:`~perfmodel.training.placement_fits.fitted_file.write_fitted`: the constants of
         the law and the half width of its interval in logarithms.
     """
-    rows = [row for row in engine_rows(data) if not is_locked(row.spec.name)]
+    rows = rows_of(read_format(FORMAT, data).steps)
+    rows = [row for row in rows if not is_locked(row.spec.name)]
     errors = np.abs(errors_left_out(rows))
     constants = {
         "law": asdict(fit_law(rows)),
