@@ -13,7 +13,6 @@ def made_up_profile(
     """Return a job whose gradients become ready evenly between 35 % of the step and its end."""
     forward = 0.33
     return StepProfile(
-        samples=32,
         parameter_bytes=gradient_bytes,
         gradient_bytes=gradient_bytes,
         input_bytes=1e7,

@@ -330,14 +330,12 @@ def read_devices(text: str) -> dict[str, AcceleratorSpec]:
     devices = {}
     for name, table in read["devices"].items():
         plain: dict[str, Any] = {"name": name, **table}
-        cited = plain.get("sources", {})
-        plain["sources"] = {key: _spell_out(source, words) for key, source in cited.items()}
+        plain["sources"] = {
+            key: "; ".join(words.get(word, word) for word in source.split("+"))
+            for key, source in plain.get("sources", {}).items()
+        }
         devices[name] = spec_from_dict(plain, pointer=f"/devices/{name}")
     return devices
-
-
-def _spell_out(source: str, words: Mapping[str, str]) -> str:
-    return "; ".join(words.get(word, word) for word in source.split("+"))
 
 
 @functools.cache

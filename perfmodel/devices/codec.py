@@ -106,7 +106,7 @@ def spec_from_dict(plain: Mapping[str, Any], *, pointer: str = "") -> Accelerato
     return AcceleratorSpec(**values)
 
 
-def stated_spec(plain: Mapping[str, Any], *, pointer: str = "") -> AcceleratorSpec:
+def stated_spec(plain: Mapping[str, Any]) -> AcceleratorSpec:
     """Build a spec from what a person stated; as :func:`spec_from_dict`.
 
     Raises
@@ -114,7 +114,7 @@ def stated_spec(plain: Mapping[str, Any], *, pointer: str = "") -> AcceleratorSp
     InvalidInputError
         Also for a number that no device has, which is in another unit.
     """
-    spec = spec_from_dict(plain, pointer=pointer)
+    spec = spec_from_dict(plain)
     stated = {name: (getattr(spec, name), extent) for name, extent in _EXTENTS.items()}
     for rate, peak in spec.peak_flops.items():
         stated[f"peak_flops/{rate}"] = peak, _FLOPS
@@ -123,7 +123,7 @@ def stated_spec(plain: Mapping[str, Any], *, pointer: str = "") -> AcceleratorSp
             raise InvalidInputError(
                 f"{name} is from {low:g} to {high:g} on any device, in units without prefixes "
                 f"(FLOP/s, bytes, Hz, W); got {value:g}.",
-                pointer=f"{pointer}/{name}",
+                pointer=f"/{name}",
             )
     return spec
 

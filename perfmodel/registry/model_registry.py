@@ -13,11 +13,18 @@ from perfmodel.errors import (
     OvertakenError,
     UnknownNameError,
 )
-from perfmodel.registry.collection import collectable
 from perfmodel.registry.file_store import FileStore
 from perfmodel.registry.pins import PinNotes
 from perfmodel.registry.state_log import StateLog
-from perfmodel.registry.states import PROMOTE, PUBLISH, ROLLBACK, Change, History, State
+from perfmodel.registry.states import (
+    PROMOTE,
+    PUBLISH,
+    ROLLBACK,
+    Change,
+    History,
+    State,
+    collectable,
+)
 from perfmodel.registry.version_files import VersionFiles
 from perfmodel.store.artifacts import MANIFEST, is_safe_name
 
@@ -82,8 +89,8 @@ class ModelRegistry:
 
     def serving(self, name: str) -> str | None:
         """Return the version that answers, damaged or not; None where none may."""
-        history = self.history(name)
-        return next(iter(history.may_serve(self._sound(name))), None)
+        sound = [one.version for one in self.listed(name) if one.manifest is not None]
+        return next(iter(self.history(name).may_serve(sound)), None)
 
     def that_serves(self, name: str) -> str:
         """Return name and version of what answers.
@@ -296,9 +303,6 @@ class ModelRegistry:
         if not versions:
             raise self.versions.unknown(name, "")
         return versions
-
-    def _sound(self, name: str) -> list[str]:
-        return [one.version for one in self.listed(name) if one.manifest is not None]
 
     def _check_promotable(self, name: str, version: str, *, force: bool) -> None:
         self.versions.manifest(name, version)

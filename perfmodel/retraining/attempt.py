@@ -36,6 +36,7 @@ from perfmodel.store.retraining.retraining_records import Retraining, Retraining
 from perfmodel.store.retraining.tuning_journal import TuningJournalStore
 from perfmodel.store.state.database import Database
 from perfmodel.training.fitted_parts import fit_parts, read_parts
+from perfmodel.training.gate.evidence import Margins
 from perfmodel.training.gate.gate import decide
 from perfmodel.training.kept_folds import kept_folds
 from perfmodel.training.train import calibrate
@@ -247,7 +248,8 @@ class Attempt:
         evidence = json.loads((self._folder.path(Phase.JUDGE) / _EVIDENCE).read_text())
         candidate, serving, sets = evidence_from(evidence)
         if sets:
-            decision = decide(candidate, serving, sets, self._settings.gate_margins())
+            margins = Margins(**self._settings.margins)  # type: ignore[arg-type]
+            decision = decide(candidate, serving, sets, margins)
             verdict = Verdict(
                 accepted=decision.accepted,
                 state=self._state_of(accepted=decision.accepted),

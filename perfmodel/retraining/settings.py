@@ -72,10 +72,6 @@ class RetrainSettings:
             "margins": dict(self.margins),
         }
 
-    def gate_margins(self) -> Margins:
-        """Return what the gate allows."""
-        return Margins(**self.margins)  # type: ignore[arg-type]
-
 
 _FIELDS = tuple(RetrainSettings.__slots__)
 

@@ -33,7 +33,6 @@ def adapt_model(
     probes: Sequence[StepSample],
     models: Path,
     *,
-    name: str | None = None,
     created_at: str | None = None,
 ) -> Path:
     """Write a new version of a model that has taken records of devices into account.
@@ -48,11 +47,9 @@ def adapt_model(
     version : Path
         ``<models>/<name>/<version>`` of the model to start from.
     probes : sequence of StepSample
-        What :func:`adaptable` takes.
+        What :func:`adaptable` takes, and no other.
     models : Path
         The folder that holds all models; the new version goes there.
-    name : str or None
-        Name of the adapted model; that of the one to start from by default.
     created_at : str or None
         The time that the version states, as :func:`~perfmodel.training.provenance.time_now`
         returns it, which is the default.
@@ -65,7 +62,7 @@ def adapt_model(
     Raises
     ------
     InvalidInputError
-        The model has no joint predictor, or cannot take some of the records in.
+        The model has no joint predictor.
     TrainingError
         No records.
     DamagedArtifactError
@@ -77,15 +74,12 @@ def adapt_model(
     artifact.check("")
     by_device = _by_device(probes)
     _check_model(artifact)
-    _, left_out = adaptable(version, probes)
-    if left_out:
-        raise InvalidInputError(f"{artifact.name} cannot take all in: {reasons(left_out)}.")
     joint = load_joint(version / JOINT).forget(by_device).adapt(probes)
     files = {path: (version / path).read_bytes() for path in artifact.manifest["files"]}
     files[f"{JOINT}/{FACTS}"] = facts_bytes(joint)
     if LEARNED in files:
         files[LEARNED] = with_records(files[LEARNED], probes)
-    manifest = _manifest(artifact, by_device, name or artifact.folder.parent.name)
+    manifest = _manifest(artifact, by_device)
     manifest["created_at"] = created_at or time_now()
     files[CARD] = model_card(manifest).encode()
     return write_artifact(version_folder(models / manifest["name"], manifest), files, manifest)
@@ -181,9 +175,7 @@ def _check_model(artifact: Artifact) -> None:
         )
 
 
-def _manifest(
-    artifact: Artifact, by_device: Mapping[str, Sequence[StepSample]], name: str
-) -> dict[str, Any]:
+def _manifest(artifact: Artifact, by_device: Mapping[str, Sequence[StepSample]]) -> dict[str, Any]:
     """Return the manifest of a model with what adapting changes about it."""
     before = artifact.manifest
     now = {
@@ -197,7 +189,7 @@ def _manifest(
     }
     return {
         **{key: value for key, value in before.items() if key != "files"},
-        "name": name,
+        "name": artifact.folder.parent.name,
         "trained_at": before.get("trained_at", before["created_at"]),
         "parent": artifact.name,
         ADAPTED: {**before.get(ADAPTED, {}), **now},

@@ -53,13 +53,32 @@ class KeyFile:
 
     def find(self, digest: str) -> ApiKey | None:
         """Return the key with a digest that is not revoked, or None."""
-        self._refresh()
+        self.all()
         return self._valid.get(digest)
 
     def all(self) -> Sequence[ApiKey]:
-        """Return every key, the oldest first, revoked ones included."""
-        self._refresh()
-        return self._keys
+        """Return every key, the oldest first, revoked ones included.
+
+        The file is read again if it changed; whether it did is looked at once in :data:`FRESH_S`.
+        """
+        now = self._clock()
+        if self._looked_at is not None and now - self._looked_at < FRESH_S:
+            return self._keys
+        with self._lock:
+            try:
+                state = _state_of(self.path)
+                if state is None and self._state is not None:
+                    raise StoreError(f"{self.path} with the keys is gone.")
+                if state != self._state:
+                    self._take(_read(self.path))
+                    self._state = state
+                self._was_read = True
+            except StoreError as error:
+                if not self._was_read:
+                    raise
+                logger.error("%s The keys that were read before go on.", error.message)
+            self._looked_at = now
+            return self._keys
 
     def add(self, key: ApiKey) -> None:
         """Keep a key; it is safe on disk when this returns."""
@@ -75,26 +94,6 @@ class KeyFile:
                     keys[position] = replace(key, revoked_at=revoked_at)
                     return keys[position]
             raise UnknownKeyError(key_id, known=[key.key_id for key in keys])
-
-    def _refresh(self) -> None:
-        """Read the file again if it changed; at most once in :data:`FRESH_S`."""
-        now = self._clock()
-        if self._looked_at is not None and now - self._looked_at < FRESH_S:
-            return
-        with self._lock:
-            try:
-                state = _state_of(self.path)
-                if state is None and self._state is not None:
-                    raise StoreError(f"{self.path} with the keys is gone.")
-                if state != self._state:
-                    self._take(_read(self.path))
-                    self._state = state
-                self._was_read = True
-            except StoreError as error:
-                if not self._was_read:
-                    raise
-                logger.error("%s The keys that were read before go on.", error.message)
-            self._looked_at = now
 
     def _take(self, keys: Sequence[ApiKey]) -> None:
         self._keys = tuple(keys)

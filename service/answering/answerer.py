@@ -138,9 +138,12 @@ class Answerer:
 
     def matrix(self, asked: AskedMatrix) -> Table:
         """Answer every pair of some jobs and placements; a bad one fails alone."""
-        jobs = [attempt(self._known_or_read, job, f"/jobs/{i}") for i, job in enumerate(asked.jobs)]
-        plain = [job.job if isinstance(job, PreparedJob) else job for job in jobs]
-        seen = self._seen_by_row(jobs, read_by_job(asked.observations, plain))
+        jobs = [attempt(self.known_or_read, job, f"/jobs/{i}") for i, job in enumerate(asked.jobs)]
+        stated: dict[int, tuple[Observation, ...]] = {}
+        if asked.observations:
+            plain = [job.job if isinstance(job, PreparedJob) else job for job in jobs]
+            stated = read_by_job(asked.observations, plain)
+        seen = self._seen_by_row(jobs, stated)
         placements = [
             attempt(parse_placement, p, f"/placements/{i}") for i, p in enumerate(asked.placements)
         ]
@@ -228,13 +231,15 @@ class Answerer:
 
     def read_job(self, written: Any, *, pointer: str = "/job") -> Job:
         """Return a job that was written out, or referred to; a known one is not read again."""
+        found = self.known_or_read(written, pointer=pointer)
+        return found.job if isinstance(found, PreparedJob) else found
+
+    def known_or_read(self, written: Any, *, pointer: str) -> Job | PreparedJob:
+        """Return the same, with its captured step where it was asked about before."""
         known = self.cache.job(written)
         if known is not None:
-            return known.job
+            return known
         return parse_job(self.job_written(written, pointer=pointer), pointer=pointer)
-
-    def _known_or_read(self, written: Any, *, pointer: str) -> Job | PreparedJob:
-        return self.cache.job(written) or self.read_job(written, pointer=pointer)
 
     def job_written(self, value: Any, *, pointer: str = "/job") -> Any:
         """Return a job as it was written out, where it was or where it was registered."""

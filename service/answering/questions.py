@@ -181,7 +181,7 @@ class AskedPlans:
 
 def read_matrix(question: Any, *, max_cells: int) -> AskedMatrix:
     """Read the body of ``POST /v1/matrix``."""
-    _fields(question, _MATRIX, ())
+    as_object(question, "", what="A request", known=(*_MATRIX, *OPTIONS))
     for name in ("jobs", "placements"):
         as_items(name, question.get(name), f"/{name}")
     jobs, placements = question["jobs"], question["placements"]

@@ -171,7 +171,7 @@ class Dispatcher:
         """
         question, options = split_options(read_json(body), waits)
         if options.pin_model is not None:
-            answerer = await self._answerer(options)
+            answerer = await self._pinned(options.pin_model, options.left_s)
         elif answerer is None:
             answerer = self.models.serving
         answer = answerer.from_memory(question)
@@ -197,7 +197,9 @@ class Dispatcher:
         """Answer every pair of ``jobs`` and ``placements``."""
         route = "/v1/matrix"
         question, options = split_options(read_json(body), waits)
-        answerer = await self._answerer(options)
+        answerer = self.models.serving
+        if options.pin_model is not None:
+            answerer = await self._pinned(options.pin_model, options.left_s)
         read = partial(read_matrix, question, max_cells=self._settings.max_cells)
         # A large one may hold as many observations as take seconds to sort by their jobs.
         asked = read() if len(body) <= SMALL_BYTES else await asyncio.to_thread(read)
@@ -264,7 +266,9 @@ class Dispatcher:
     ) -> Answer:
         """Answer a question in a thread, with the options that came with it."""
         question, options = split_options(read_json(body), waits)
-        answerer = await self._answerer(options)
+        answerer = self.models.serving
+        if options.pin_model is not None:
+            answerer = await self._pinned(options.pin_model, options.left_s)
 
         async def instead(why: str) -> Answer:
             return await self._fallbacks.run(self.models.fallback.answer, full, question, why)
@@ -311,32 +315,28 @@ class Dispatcher:
         self.metrics.fallback(route, "overload" if overload else "deadline")
         return answer
 
-    async def _answerer(self, options: Options) -> Answerer:
-        """Return who answers.
+    async def _pinned(self, version: str, left_s: float | None) -> Answerer:
+        """Return who answers with the one version that may.
 
         Raises
         ------
         InvalidInputError
-            A pinned version that is not there, or cannot answer.
+            It is not there, or cannot answer.
         NotInTimeError
             It is not loaded by the deadline.
         """
-        if options.pin_model is None:
-            return self.models.serving
-        answerer = self.models.in_memory(options.pin_model)
-        if answerer is not None:
-            self._note_pin(options.pin_model)
-            return answerer
-        loading = asyncio.wrap_future(self.loads.submit(self.models.load, options.pin_model))
-        loading.add_done_callback(lambda done: done.cancelled() or done.exception())
-        done, _ = await asyncio.wait({loading}, timeout=options.left_s)
-        if not done:
-            raise NotInTimeError(
-                f"The version {options.pin_model!r} is being loaded, and no other may answer. Ask "
-                "again, or wait longer."
-            )
-        answerer = loading.result()
-        self._note_pin(options.pin_model)
+        answerer = self.models.in_memory(version)
+        if answerer is None:
+            loading = asyncio.wrap_future(self.loads.submit(self.models.load, version))
+            loading.add_done_callback(lambda done: done.cancelled() or done.exception())
+            done, _ = await asyncio.wait({loading}, timeout=left_s)
+            if not done:
+                raise NotInTimeError(
+                    f"The version {version!r} is being loaded, and no other may answer. Ask again, "
+                    "or wait longer."
+                )
+            answerer = loading.result()
+        self._note_pin(version)
         return answerer
 
     def _note_pin(self, version: str) -> None:

@@ -17,12 +17,11 @@ from perfmodel.estimator.evidence.observed import corrected_step
 from perfmodel.estimator.evidence.observed_rows import cells_of, single_step
 from perfmodel.estimator.evidence.step_bounds import (
     StepBounds,
-    arithmetic_bounds,
+    bounds_of_step,
     check_possible,
     doubt_of_room,
     doubt_of_shortage,
     expected_bounds,
-    predicted_bounds,
 )
 from perfmodel.estimator.placing.cells import CellStep
 from perfmodel.estimator.placing.columns import slowest
@@ -201,7 +200,7 @@ class Plausibility:
         bare = captured_step(cell)
         row = single_step(prepared, bare.parts, placement, bare.slowdowns)
         return Bounds(
-            each=(arithmetic_bounds(prepared, placement, row), predicted_bounds(prepared, row)),
+            each=bounds_of_step(prepared, placement, row),
             memory=doubt_of_room(prepared, placement),
             predicted=corrected_step(cell, None),
             kind=kind_of(placement),

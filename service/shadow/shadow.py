@@ -185,7 +185,8 @@ class ShadowWatch(PollingThread):
         for model in self.shadows():
             if self._runs.find(model) is None:
                 self._runs.enter(model)
-            if self._ended.is_set() or not self._waits(model):
+            waiting = self._comparisons.waiting(model, self._versions.serving.version)
+            if self._ended.is_set() or not waiting:
                 continue
             held = self._runs.take(model, self._owner, lease_s=_LEASE_S)
             if held is not None:
@@ -204,9 +205,6 @@ class ShadowWatch(PollingThread):
     def can_compare(self) -> bool:
         """Whether another process can read the database; one in memory is that of one process."""
         return not is_in_memory(self._database)
-
-    def _waits(self, model: str) -> bool:
-        return self._comparisons.waiting(model, self._versions.serving.version) > 0
 
     def _compare(self, held: ShadowRun) -> None:
         problem: str | None = None

@@ -22,7 +22,7 @@ from perfmodel.predictors.prediction import Prediction
 from perfmodel.predictors.serving.serving import ServingModel
 from perfmodel.predictors.serving.serving_parts import ADAPTED, JOINT, LEARNED
 from perfmodel.store.artifacts import latest, read_artifact
-from perfmodel.training.adapt import MOST_RECORDS, adapt_model
+from perfmodel.training.adapt import MOST_RECORDS, adapt_model, adaptable, reasons
 from perfmodel.training.learned_steps import read_learned
 from perfmodel.training.model_card import CARD
 from perfmodel.training.probes.probe_plan import prior_of
@@ -125,12 +125,6 @@ def test_the_newest_version_answers_and_brings_its_device(version: Path, tmp_pat
     assert answering.models[0][ADAPTED].keys() == {NEW}
 
 
-def test_another_name_makes_another_model(version: Path, tmp_path: Path) -> None:
-    folder = adapt_model(version, PROBES, tmp_path, name="other")
-    assert folder.parent == tmp_path / "other"
-    assert read_artifact(folder).manifest["name"] == "other"
-
-
 def test_the_same_records_twice_count_once(adapted: Path, tmp_path: Path) -> None:
     again = adapt_model(adapted, PROBES, tmp_path)
     assert (again / JOINT / FACTS).read_bytes() == (adapted / JOINT / FACTS).read_bytes()
@@ -192,21 +186,20 @@ def _on(device_kind: str) -> list[StepSample]:
     return [replace(p, step=replace(p.step, accelerator=spec)) for p in PROBES]
 
 
-def test_records_that_would_change_no_answer_are_refused(version: Path, tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="does not answer for a tpu"):
-        adapt_model(version, _on("tpu"), tmp_path)
+def test_records_that_would_change_no_answer_are_left_out(version: Path) -> None:
+    taken, left_out = adaptable(version, _on("tpu"))
+    assert not taken and "does not answer for a tpu" in reasons(left_out)
     own = [replace(p, step=replace(p.step, accelerator=made_up.DEVICE)) for p in PROBES]
-    with pytest.raises(InvalidInputError, match="members of its own"):
-        adapt_model(version, own, tmp_path)
-    assert not list(tmp_path.iterdir())
+    taken, left_out = adaptable(version, own)
+    assert not taken and "members of its own" in reasons(left_out)
 
 
-def test_none_and_too_many_records_are_refused(version: Path, tmp_path: Path) -> None:
+def test_none_are_refused_and_too_many_left_out(version: Path, tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="no records"):
         adapt_model(version, [], tmp_path)
     many = PROBES * (MOST_RECORDS // len(PROBES) + 1)
-    with pytest.raises(InvalidInputError, match="are enough without a fit"):
-        adapt_model(version, many, tmp_path)
+    taken, left_out = adaptable(version, many)
+    assert len(taken) == MOST_RECORDS and "are enough without a fit" in reasons(left_out)
 
 
 def test_a_damaged_model_is_not_passed_on(version: Path, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def _facts(amdsmi: Any, handle: Any, index: int) -> DeviceFacts:
     driver = _asked(amdsmi, lambda: amdsmi.amdsmi_get_gpu_driver_info(handle))
     memory_mib = _number(vram, "vram_size")
     return DeviceFacts(
-        name=str(_first(asic, board) or "unknown AMD GPU"),
+        name=_text(asic, "market_name") or _text(board, "product_name") or "unknown AMD GPU",
         backend="rocm",
         index=index,
         memory_bytes=None if memory_mib is None else memory_mib * 2**20,
@@ -59,11 +59,6 @@ def _facts(amdsmi: Any, handle: Any, index: int) -> DeviceFacts:
         core_count=None if (units := _number(asic, "num_compute_units")) is None else int(units),
         found_by=("amdsmi",),
     )
-
-
-def _first(asic: Mapping[str, Any], board: Mapping[str, Any]) -> str | None:
-    """Return the name of the product; what a board lacks is told as "N/A"."""
-    return _text(asic, "market_name") or _text(board, "product_name")
 
 
 def _pci_id(asic: Mapping[str, Any]) -> str | None:

@@ -57,11 +57,6 @@ def nvml_facts(nvml: Any) -> tuple[DeviceFacts, ...]:
         raise OSError(f"NVML does not answer: {error}") from error
 
 
-def nvml_handle(nvml: Any, uuid: str) -> Any:
-    """Return the handle of a GPU, or of a MIG slice, by its UUID."""
-    return nvml.nvmlDeviceGetHandleByUUID(uuid)
-
-
 def _all(nvml: Any, driver: str) -> Iterator[DeviceFacts]:
     for index in range(nvml.nvmlDeviceGetCount()):
         whole = nvml.nvmlDeviceGetHandleByIndex(index)

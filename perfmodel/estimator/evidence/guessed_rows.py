@@ -155,8 +155,7 @@ def guessed_cells(
     """
     rows = len(columns.log_speed)
     samples = np.broadcast_to(np.asarray(batch_size, dtype=np.float64), (rows,))
-    samples = samples * accumulation_steps
-    profile = guess.profile(samples=1)
+    samples, profile = samples * accumulation_steps, guess.profile()
     device_s = guess.device_s(samples, columns.log_speed)
     groups = columns.groups
     parts = replica_parts(

@@ -14,9 +14,8 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.step_bounds import (
     StepBounds,
-    arithmetic_bounds,
+    bounds_of_step,
     check_possible,
-    predicted_bounds,
 )
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
@@ -136,11 +135,7 @@ def weighed_steps(
                 prepared, placement = asked.get(cell) or looked_up(core, job, cell, pointer)
                 step = captured_step(predicted_cell(core, prepared, placement))
                 row = single_step(prepared, step.parts, placement, step.slowdowns, word)
-                bounds = (
-                    arithmetic_bounds(prepared, placement, row),
-                    predicted_bounds(prepared, row),
-                )
-                known[cell] = row, *bounds
+                known[cell] = row, *bounds_of_step(prepared, placement, row)
         _, of_arithmetic, expected = known[cell]
         doubt = of_arithmetic.doubt_of(one)
         if doubt is None and not one.reporter:
@@ -409,7 +404,7 @@ def single_step(
         ranks=world.ranks,
         hosts=float(placement.placement.host_count),
         largest_share=world.links.largest_share,
-        within_share=within_share_of(world),
+        within_share=within_share_of(world) if world.hosts > 1 else 1.0,
         host_s=host_s,
         input_s=0.0 if parts.input_stall_s else input_s,
         window_share=window_share,

@@ -87,24 +87,30 @@ def expected_bounds(least_s: float, most_s: float, what: str) -> StepBounds:
     )
 
 
-def arithmetic_bounds(
+def bounds_of_step(
     prepared: PreparedJob, placement: ResolvedPlacement, step: SingleStep
-) -> StepBounds:
-    """Return the bounds that the arithmetic of a captured step, which is predicted so, sets.
+) -> tuple[StepBounds, StepBounds]:
+    """Return the bounds that its arithmetic and its prediction set to a captured step.
 
-    ``min over kinds(sum of FLOPs / peak) / (tensor x pipeline x context) / (4 x 1.05)``
+    ``min over kinds(sum of FLOPs / peak) / (tensor x pipeline x context) / (4 x 1.05)``, and as
+    far as is expected around what is predicted, of a script with and without its gap.
     """
     fastest_s = min(_arithmetic_s(prepared, kind.accelerator) for kind in placement.kinds)
     fastest_s *= prepared.step.time_factor
     plan = placement.fabric.plan
     split = plan.tensor * plan.pipeline * plan.context
     least_s = fastest_s / (split * FEWER_MULTIPLICATIONS * BEYOND_THE_PEAK)
-    return StepBounds(
+    of_arithmetic = StepBounds(
         least_s=least_s,
         too_fast=f"but the arithmetic of the step alone takes {least_s:.3g} s at the peak of the "
         "accelerator",
         of_compute=step.communicates,
     )
+    bare_s = script_s = step.parts.step_time_s
+    if prepared.job.script:
+        steps = typical_script().apply(StepCells.of_steps([step]))
+        script_s = max(bare_s, float(steps.parts.step_time_s[0]))
+    return of_arithmetic, expected_bounds(bare_s, script_s, "what is predicted")
 
 
 def _arithmetic_s(prepared: PreparedJob, accelerator: AcceleratorSpec) -> float:
@@ -114,15 +120,6 @@ def _arithmetic_s(prepared: PreparedJob, accelerator: AcceleratorSpec) -> float:
         ("arithmetic", accelerator.name),
         lambda: float(node_roofline(prepared.on(accelerator)).compute_s.sum()),
     )
-
-
-def predicted_bounds(prepared: PreparedJob, step: SingleStep) -> StepBounds:
-    """Return the bounds that the prediction of a step sets; of a script those of both."""
-    bare_s = script_s = step.parts.step_time_s
-    if prepared.job.script:
-        steps = typical_script().apply(StepCells.of_steps([step]))
-        script_s = max(bare_s, float(steps.parts.step_time_s[0]))
-    return expected_bounds(bare_s, script_s, "what is predicted")
 
 
 def doubt_of_shortage(prepared: PreparedJob, placement: ResolvedPlacement) -> str | None:

@@ -109,7 +109,7 @@ class CapturedStep:
 
     @cached_property
     def _captured(self) -> StepProfile:
-        return self.facts.profile if self.facts else step_profile(self.graph, samples=1)
+        return self.facts.profile if self.facts else step_profile(self.graph)
 
     @cached_property
     def memory_profile(self) -> MemoryProfile:

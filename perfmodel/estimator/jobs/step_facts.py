@@ -51,7 +51,7 @@ class StepFacts:
         return cls(
             sketch=step_sketch(graph),
             work=node_work(graph),
-            profile=step_profile(graph, samples=1),
+            profile=step_profile(graph),
             memory=memory_profile(graph),
             unpriced=dict(cost_table(graph).unpriced),
         )

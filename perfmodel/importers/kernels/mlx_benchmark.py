@@ -62,10 +62,11 @@ def _kernel(row: Row, origin: Origin) -> PublishedKernel:
     time_s = positive(row, "value") * word(row, "unit", _SECONDS)
     if time_s < _SHORTEST_MS * 1e-3:
         raise ValueError(f"shorter than {_SHORTEST_MS} ms, which two digits do not tell")
+    has_tf32 = "tf32" in Catalog.default().get(accelerator).peak_flops
     return PublishedKernel(
         op=op,
         accelerator=accelerator,
-        dtype="tf32" if op == "conv2d" and _has_tf32(accelerator) else "fp32",
+        dtype="tf32" if op == "conv2d" and has_tf32 else "fp32",
         shape=shape,
         time_s=time_s,
         origin=origin,
@@ -88,10 +89,6 @@ def _device(chip: str) -> str:
         if (spec.kind, spec.core_count) == ("gpu", cores):
             return spec.name
     raise ValueError(f"the catalogue has no {found[1]} with {cores} cores of its GPU")
-
-
-def _has_tf32(accelerator: str) -> bool:
-    return "tf32" in Catalog.default().get(accelerator).peak_flops
 
 
 def _version(chip: str, library: str) -> str:

@@ -78,12 +78,8 @@ def _run(row: Row) -> ClusterRun:
         context=degree(row, "cp"),
         expert=degree(row, "ep"),
         virtual_stages=degree(row, "vp"),
-        zero_stage=3 if _is_sharded(row) else 1,
+        zero_stage=1 if str(row["fsdp"] or "0") in ("0", "0.0") else 3,
         token_flops=None if "OSS" in name else 1e12 * positive(row, "model_tflops_per_gpu") / rate,
         software={"nemo": text(row, "software").removeprefix("NeMo container ")},
         settings={"recipe": text(row, "precision"), "system": system},
     )
-
-
-def _is_sharded(row: Row) -> bool:
-    return str(row["fsdp"] or "0") not in ("0", "0.0")

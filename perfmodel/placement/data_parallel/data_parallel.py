@@ -29,7 +29,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.errors import InvalidPlacementError
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.collectives.collective_constants import Collective
 from perfmodel.placement.data_parallel.data_parallel_constants import (
@@ -85,7 +84,7 @@ class DataParallelCells:
     --------
     >>> from perfmodel.placement.topology.links import LinkClass
     >>> job = StepProfile(
-    ...     samples=32, parameter_bytes=1e8, gradient_bytes=1e8, input_bytes=2e7,
+    ...     parameter_bytes=1e8, gradient_bytes=1e8, input_bytes=2e7,
     ...     forward_share=0.33, backward_share=0.62, optimizer_share=0.05,
     ...     gradient_ready=np.linspace(0.35, 0.95, 100),
     ...     gradient_piece_bytes=np.full(100, 1e6), node_count=500.0,
@@ -153,13 +152,7 @@ class DataParallelCells:
         StepParts
             ``step_time_s`` is exactly ``compute_s`` where the group has one rank or the job no
             gradients.
-
-        Raises
-        ------
-        InvalidPlacementError
-            Another stage, or less than one micro-batch.
         """
-        _check(zero_stage, accumulation_steps)
         known = constants or fitted_constants()
         machine = np.asarray(link_slowdown)
         inside, between = link_slowdowns(known, self._groups)
@@ -197,17 +190,3 @@ class DataParallelCells:
             self._buckets, self._alone, self._groups.ranks, list(np.moveaxis(reduced, -1, 0)),
             list(gathered), zero_stage=stage, accumulation_steps=accumulation, of=np,
         )  # fmt: skip
-
-
-def _check(zero_stage: int, accumulation_steps: int) -> None:
-    if zero_stage not in range(4):
-        raise InvalidPlacementError(
-            f"zero_stage must be 0, 1, 2 or 3; got {zero_stage}.",
-            pointer="/placement/plan/zero_stage",
-            allowed=("0", "1", "2", "3"),
-        )
-    if accumulation_steps < 1:
-        raise InvalidPlacementError(
-            f"accumulation_steps must be at least 1; got {accumulation_steps}.",
-            pointer="/job/accumulation_steps",
-        )

@@ -31,8 +31,6 @@ class StepProfile:
 
     Parameters
     ----------
-    samples : int
-        Samples of the step, all its micro-batches.
     parameter_bytes, gradient_bytes : float
         What trainable and frozen parameters occupy, and their gradients; none in inference.
     input_bytes : float
@@ -49,7 +47,6 @@ class StepProfile:
         What adding all gradients to those of another micro-batch takes, as a share of the step.
     """
 
-    samples: int
     parameter_bytes: float
     gradient_bytes: float
     input_bytes: float
@@ -71,15 +68,13 @@ _LAUNCH_S = 5e-6
 _WIDE_ITEM_BYTES = 4.0
 
 
-def step_profile(graph: Graph, *, samples: int) -> StepProfile:
+def step_profile(graph: Graph) -> StepProfile:
     """Return the volumes and shares of one step.
 
     Parameters
     ----------
     graph : Graph
         One whole step, all its micro-batches.
-    samples : int
-        Samples of the step, >= 1.
 
     Returns
     -------
@@ -90,8 +85,9 @@ def step_profile(graph: Graph, *, samples: int) -> StepProfile:
     seconds = typical_node_seconds(table)
     forward, backward, optimizer = _phase_shares(table, seconds)
     ready, piece = _gradients(graph, seconds)
+    # To add a piece to another two are read and one is written.
+    adding_s = float((3.0 * piece / _BANDWIDTH_BYTES_PER_S + _LAUNCH_S).sum())
     return StepProfile(
-        samples=samples,
         parameter_bytes=float(graph.storage_bytes(Role.PARAMETER)),
         gradient_bytes=float(piece.sum()),
         input_bytes=float(graph.storage_bytes(Role.INPUT)),
@@ -101,13 +97,8 @@ def step_profile(graph: Graph, *, samples: int) -> StepProfile:
         gradient_ready=ready,
         gradient_piece_bytes=piece,
         node_count=float(np.count_nonzero(~table.is_view)),
-        adding_share=_adding_s(piece) / max(float(seconds.sum()), 1e-30),
+        adding_share=adding_s / max(float(seconds.sum()), 1e-30),
     )
-
-
-def _adding_s(piece: FloatArray) -> float:
-    """Return what adding pieces of gradients to others takes: two are read, one is written."""
-    return float((3.0 * piece / _BANDWIDTH_BYTES_PER_S + _LAUNCH_S).sum())
 
 
 def typical_node_seconds(table: NodeTable) -> FloatArray:

@@ -38,9 +38,7 @@ _PIECES = 100
 _FIRST_READY = 0.02
 
 
-def job_type_profile(
-    *, samples: int, parameter_count: float, gradient_item_bytes: float = 4.0
-) -> StepProfile:
+def job_type_profile(*, parameter_count: float, gradient_item_bytes: float = 4.0) -> StepProfile:
     """Return a profile whose gradients become ready evenly during the backward pass.
 
     Parameters
@@ -52,7 +50,7 @@ def job_type_profile(
 
     Examples
     --------
-    >>> job_type_profile(samples=8, parameter_count=1e6).gradient_bytes
+    >>> job_type_profile(parameter_count=1e6).gradient_bytes
     4000000.0
     """
     if not parameter_count > 0:
@@ -63,7 +61,6 @@ def job_type_profile(
     gradient_bytes = parameter_count * gradient_item_bytes
     begin = FORWARD_SHARE + _FIRST_READY * BACKWARD_SHARE
     return StepProfile(
-        samples=samples,
         parameter_bytes=parameter_count * 4.0,
         gradient_bytes=gradient_bytes,
         input_bytes=0.0,
@@ -159,14 +156,8 @@ class JobTypeGuess:
         host_s = self.host_s * np.asarray(micro_batches, dtype=np.float64)
         return np.asarray((device_s**CORNER + host_s**CORNER) ** (1 / CORNER))
 
-    def profile(self, samples: int) -> StepProfile:
-        """Return what is guessed of a job's gradients.
-
-        Parameters
-        ----------
-        samples : int
-            Of a replica and step.
-        """
+    def profile(self) -> StepProfile:
+        """Return what is guessed of a job's gradients."""
         round_s = self.step_s * np.exp(_SPEED_POWER * self.log_speed)
         parameters = _PARAMETERS * float(np.sqrt(round_s / _ROUND_STEP_S))
-        return job_type_profile(samples=samples, parameter_count=parameters)
+        return job_type_profile(parameter_count=parameters)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import replace
-from functools import lru_cache
 
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.placement.topology.strict_fields import LEAST_AMOUNT
@@ -95,7 +94,7 @@ def resolved_plan(
     """
     chosen = placement.plan if plan is None else plan
     if chosen is REPLICAS or chosen == REPLICAS:
-        return _replicas(placement.accelerator_count)
+        return Plan(data=placement.accelerator_count)
     here = f"{pointer}/plan"
     for word in ("tensor", "pipeline", "expert", "context", "virtual_stages", "replicate"):
         if getattr(chosen, word) < 1:
@@ -107,11 +106,6 @@ def resolved_plan(
     _check_schedule(chosen, here)
     _check_sharding(chosen, data, here)
     return chosen if chosen.data == data else replace(chosen, data=data)
-
-
-@lru_cache(maxsize=4_096)
-def _replicas(count: int) -> Plan:
-    return Plan(data=count)
 
 
 def _data(plan: Plan, count: int, here: str) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, final
 
-from perfmodel.devices.drivers.nvml import nvml_handle
 from perfmodel.profilers.runtime.counters import CounterSample, DeviceCounters, EnergyCounter
 
 #: Bits of NVML's clock event reasons (nvml.h) that hold a clock back; idling is none.
@@ -35,7 +34,7 @@ class NvmlCounters(DeviceCounters, EnergyCounter):
     def __init__(self, nvml: Any, uuid: str, *, is_slice: bool = False) -> None:
         nvml.nvmlInit()
         self._nvml = nvml
-        self._handle = nvml_handle(nvml, uuid)
+        self._handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
         self._is_slice = is_slice
 
     @property

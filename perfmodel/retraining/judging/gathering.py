@@ -9,10 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.devices.catalog import Catalog
+from perfmodel.errors import PerfModelError
+from perfmodel.estimator import Estimator
+from perfmodel.estimator.jobs.capture import shipped_or_captured
+from perfmodel.estimator.jobs.graph_library import GraphLibrary
+from perfmodel.estimator.single.loading import LoadedModel
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.tabular import SCHEMA_VERSION
+from perfmodel.placement.topology.topology import Placement
 from perfmodel.predictors.folds import Progress
 from perfmodel.retraining.data.learning_data import LearningData
+from perfmodel.retraining.data.observed_cells import ObservedCell
 from perfmodel.retraining.judging.judging_sets import (
     AskedSet,
     frozen_set,
@@ -20,7 +28,6 @@ from perfmodel.retraining.judging.judging_sets import (
     unseen_families,
 )
 from perfmodel.retraining.judging.laws import law_steps, violations
-from perfmodel.retraining.judging.observed_set import observed_set
 from perfmodel.retraining.judging.version_at_hand import (
     Timed,
     VersionAtHand,
@@ -85,7 +92,9 @@ def gather(
     golden_s = _mixed(old, data, _GOLDEN) if parts is None else parts.golden_s
     off = _golden_rows_off(new, data, golden_s)
     return {
-        "sets": [_set_to_dict(one.judged) for one in sets],
+        "sets": [
+            {**asdict(one.judged), "measured_s": one.judged.measured_s.tolist()} for one in sets
+        ],
         "serving": _evidence(old, data, sets, times[0], laws[0]),
         "candidate": _evidence(new, data, sets, times[1], laws[1], off, is_candidate=True),
     }
@@ -162,9 +171,95 @@ def _golden_rows_off(version: VersionAtHand, data: LearningData, rows: FloatArra
     return int(np.count_nonzero(~(np.abs(again / rows - 1.0) < _SAME)))
 
 
-def _set_to_dict(judged: JudgingSet) -> dict[str, Any]:
-    return {**asdict(judged), "measured_s": judged.measured_s.tolist()}
-
-
 def _columns(answers: Answers) -> dict[str, Any]:
     return {name: getattr(answers, name).tolist() for name in ("time_s", "low_s", "high_s")}
+
+
+#: Cells that are asked about, those seen first most lately.
+MOST_CELLS = 500
+#: Fewer tell nothing: each job has something of its own that no model of steps knows.
+LEAST_CELLS = 8
+NAME = "observations"
+
+
+def observed_set(
+    cells: Sequence[ObservedCell], serving: VersionAtHand, database: Database
+) -> AskedSet | None:
+    """Return the cells that the version that serves has an answer for; None where they are few.
+
+    No observation is told to either version: what they would say of a new job is compared.
+    """
+    graphs = GraphLibrary(capture=shipped_or_captured, database=database)
+    asked = list(cells)[-MOST_CELLS:]
+    known = _answered(asked, serving, graphs)
+    usable = [cell for cell, row in zip(asked, known, strict=True) if np.isfinite(row).all()]
+    if len(usable) < LEAST_CELLS:
+        return None
+    judged = JudgingSet(
+        name=NAME,
+        keys=tuple(f"observed {cell.numbers[0]}" for cell in usable),
+        measured_s=np.array([cell.step_time_s for cell in usable]),
+        labels={
+            "device": tuple(cell.placement.nodes[0].accelerator for cell in usable),
+            "mode": tuple(cell.job.mode.value for cell in usable),
+            "family": tuple(cell.job.label for cell in usable),
+            "placement": tuple(placement_kind(cell.placement) for cell in usable),
+            "model": tuple(cell.job.label for cell in usable),
+        },
+    )
+
+    def answer(version: VersionAtHand) -> Answers:
+        rows = np.array(_answered(usable, version, graphs)).reshape(-1, 3)
+        return Answers(time_s=rows[:, 0], low_s=rows[:, 1], high_s=rows[:, 2])
+
+    return AskedSet(judged=judged, answer=answer)
+
+
+def placement_kind(placement: Placement) -> str:
+    """Return a word for placements that are alike.
+
+    Examples
+    --------
+    >>> from perfmodel.placement.topology.parse import parse_placement
+    >>> placement_kind(parse_placement("8xH100-SXM5-80GB"))
+    'one host'
+    """
+    if placement.shared_with:
+        return "shared"
+    if placement.accelerator_count == 1:
+        return "one accelerator"
+    return "one host" if placement.host_count == 1 else "several hosts"
+
+
+def _answered(
+    cells: Sequence[ObservedCell], version: VersionAtHand, graphs: GraphLibrary
+) -> list[tuple[float, float, float]]:
+    """Return step time and interval of each cell, seconds; NaN where there is no answer."""
+    nothing = (np.nan, np.nan, np.nan)
+    if version.model is None:
+        return [nothing] * len(cells)
+    estimator = _estimator(version, graphs)
+    rows = []
+    for cell in cells:
+        try:
+            found = estimator.estimate(cell.job, cell.placement)
+        except PerfModelError:
+            rows.append(nothing)
+            continue
+        rate = found.throughput
+        rows.append(
+            (
+                found.step_time_s,
+                found.step_time_s * rate.samples_per_second / rate.high,
+                found.step_time_s * rate.samples_per_second / rate.low,
+            )
+        )
+    return rows
+
+
+def _estimator(version: VersionAtHand, graphs: GraphLibrary) -> Estimator:
+    assert version.model is not None
+    model = version.serving_model
+    devices = () if model is None else (*model.devices.values(), *model.adapted.values())
+    estimator = Estimator(accelerators=Catalog.default(), model=version.model, graphs=graphs)
+    return estimator.with_model(LoadedModel(model=version.model, devices=devices))

@@ -130,7 +130,8 @@ class ProcessStore:
         Path
             The file; the same measurement taken again replaces it until it is compacted.
         """
-        path = self._device(record) / _PENDING / f"{kind_of(record)}-{record_key(record)}.json"
+        folder = self.folder / folder_name(device_of(record)) / _PENDING
+        path = folder / f"{kind_of(record)}-{record_key(record)}.json"
         write_whole(path, orjson.dumps(record_to_dict(record), option=orjson.OPT_SORT_KEYS))
         return path
 
@@ -172,9 +173,6 @@ class ProcessStore:
     def _pending(self, kind: str) -> Iterator[ProcessRecord]:
         for path in sorted(self.folder.glob(f"*/{_PENDING}/{kind}-*.json")):
             yield _read_pending(path)
-
-    def _device(self, record: ProcessRecord) -> Path:
-        return self.folder / folder_name(device_of(record))
 
 
 def _compacted(folder: Path) -> Iterator[Path]:

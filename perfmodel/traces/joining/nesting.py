@@ -66,10 +66,6 @@ class Launches:
             kernel_correlation=np.array(kernel_correlation, dtype=np.int64),
         )
 
-    def row_of_kernel(self) -> _Ints:
-        """Return the launch of each kernel, or -1."""
-        return _positions(self.correlation, self.kernel_correlation)
-
 
 def join_kernels(
     trace: Trace, launches: Launches, external: tuple[array[int], array[int]]
@@ -83,7 +79,7 @@ def join_kernels(
     """
     operators, order = nested(trace.operators, trace.names)
     kernels = trace.kernels
-    launch = launches.row_of_kernel()
+    launch = _positions(launches.correlation, launches.kernel_correlation)
     found = launch >= 0
     rows = launch[found]
     operator = np.full(len(kernels), UNKNOWN, dtype=np.int32)

@@ -38,7 +38,7 @@ def step_profiles(jobs: Iterable[Job], *, cache: Path | None = None) -> dict[str
     found: dict[str, StepProfile] = {}
     for key, job in _by_key(jobs).items():
         try:
-            found[key] = _kept(files, key, job, StepProfile, _step_profile)
+            found[key] = _kept(files, key, job, StepProfile, step_profile)
         except PerfModelError:
             continue
     return found
@@ -48,13 +48,9 @@ def memory_profiles(jobs: Iterable[Job]) -> dict[str, MemoryProfile]:
     """Return the memory profiles of jobs by :func:`.capture_key`."""
     files = SketchFiles(cache_folder() / "memory")
     return {
-        key: _kept(files, f"{key}-{MEMORY_VERSION}", job, MemoryProfile, _memory_profile)
+        key: _kept(files, f"{key}-{MEMORY_VERSION}", job, MemoryProfile, memory_profile)
         for key, job in _by_key(jobs).items()
     }
-
-
-def _memory_profile(graph: Graph, job: Job) -> MemoryProfile:
-    return memory_profile(graph)
 
 
 def _by_key(jobs: Iterable[Job]) -> dict[str, Job]:
@@ -66,7 +62,7 @@ def _kept(
     name: str,
     job: Job,
     kind: type[Profile],
-    make: Callable[[Graph, Job], Profile],
+    make: Callable[[Graph], Profile],
 ) -> Profile:
     """Return what is kept under a name; captured in this process where nothing is."""
     arrays = files.read(name)
@@ -77,13 +73,9 @@ def _kept(
             files.remove(name)
     from perfmodel.zoo.resolve import capture_job
 
-    made = make(capture_job(job), job)
+    made = make(capture_job(job))
     files.write(name, {one.name: np.array(getattr(made, one.name)) for one in fields(made)})
     return made
-
-
-def _step_profile(graph: Graph, job: Job) -> StepProfile:
-    return step_profile(graph, samples=job.batch_size * job.accumulation_steps)
 
 
 def _stored(kind: type[Profile], arrays: Mapping[str, Any]) -> Profile:

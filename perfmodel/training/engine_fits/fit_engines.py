@@ -54,17 +54,6 @@ class EngineRow:
         return law.time_s(self.kernels, self.spec, self.job.precision)
 
 
-def engine_rows(data: Path) -> list[EngineRow]:
-    """Read the table and capture its models; takes some seconds.
-
-    Raises
-    ------
-    StoreError
-        The table is not there.
-    """
-    return rows_of(read_format(FORMAT, data).steps)
-
-
 def rows_of(steps: Iterable[PublishedStep]) -> list[EngineRow]:
     """Return the rows of published steps on accelerators that the law speaks of."""
     catalog, rows = Catalog.default(), list[EngineRow]()
@@ -116,7 +105,8 @@ def fit(data: Path) -> dict[str, Any]:
         For :func:`~perfmodel.training.placement_fits.fitted_file.write_fitted`: the constants of
         the law and the half width of its interval in logarithms.
     """
-    rows = [row for row in engine_rows(data) if not is_locked(row.spec.name)]
+    rows = rows_of(read_format(FORMAT, data).steps)
+    rows = [row for row in rows if not is_locked(row.spec.name)]
     errors = np.abs(errors_left_out(rows))
     constants = {
         "law": asdict(fit_law(rows)),
@@ -134,7 +124,8 @@ def fit_law(rows: Sequence[EngineRow]) -> EngineLaw:
     spread = np.array([off for _, off in EXPECTED.values()])
     of_device = Counter(row.spec.name for row in rows)
     usual = len(rows) / max(1, len(of_device))
-    scale = np.array([_scale(row) * math.sqrt(of_device[row.spec.name] / usual) for row in rows])
+    scale = np.array([_SINGLE if row.job.batch_size == 1 else _BATCHED for row in rows])
+    scale = scale * np.sqrt([of_device[row.spec.name] / usual for row in rows])
 
     def errors(logs: FloatArray) -> FloatArray:
         return np.concatenate([errors_of(_law(logs), rows) / scale, (logs - middle) / spread])
@@ -159,10 +150,6 @@ def errors_left_out(rows: Sequence[EngineRow]) -> FloatArray:
 
 def _law(logs: FloatArray) -> EngineLaw:
     return EngineLaw(**dict(zip(EXPECTED, np.exp(logs).tolist(), strict=True)))
-
-
-def _scale(row: EngineRow) -> float:
-    return _SINGLE if row.job.batch_size == 1 else _BATCHED
 
 
 def _ninety(errors: FloatArray) -> float:

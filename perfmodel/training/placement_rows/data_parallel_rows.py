@@ -196,11 +196,7 @@ def _profile(
         parameters = PARAMETERS.get(record.job_type)
         if parameters is None:
             return None
-        return job_type_profile(
-            samples=record.batch_size,
-            parameter_count=parameters,
-            gradient_item_bytes=item_bytes,
-        )
+        return job_type_profile(parameter_count=parameters, gradient_item_bytes=item_bytes)
     profile = profiles.get(capture_key(record.job))
     return None if profile is None else _scaled(profile, item_bytes / 4.0)
 

@@ -100,7 +100,8 @@ def read_own_pairs(profiles: Path) -> tuple[Pairs, Mapping[str, Mapping[str, flo
     A slowdown is over the step that the same process took just before, so that what disturbed the
     machine then and now is in both.
     """
-    records = [one for one in read_own_profiles(profiles).placements if _is_pair_on_cores(one)]
+    placements = read_own_profiles(profiles).placements
+    records = [one for one in placements if one.settings.get("sharing") == "cores"]
     alone: dict[str, dict[str, float]] = defaultdict(dict)
     for record in records:
         if not record.placement.shared_with:
@@ -108,10 +109,6 @@ def read_own_pairs(profiles: Path) -> tuple[Pairs, Mapping[str, Mapping[str, flo
     shares = {kind: _own_shares(times) for kind, times in alone.items()}
     named = [_named(one, alone) for one in records if one.placement.shared_with]
     return _pairs(named, alone, shares), shares
-
-
-def _is_pair_on_cores(record: PublishedPlacement) -> bool:
-    return record.settings.get("sharing") == "cores"
 
 
 def _own_name(job: Job | None) -> str:

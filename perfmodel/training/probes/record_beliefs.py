@@ -92,8 +92,13 @@ def _of_joint(learner: JointPredictor, steps: Sequence[Step]) -> list[RecordBeli
         whole = alone + before.spread**2 * makes
         return [RecordBelief(weight=1.0, covariance=whole).after(len(before.jobs))]
     unlearned = beliefs.unlearned(device)
+    # Before any record, as credible as the prior lets each spread be, up to a constant.
+    none, nothing = np.zeros((0, 0)), np.zeros(0)
     return [
-        RecordBelief(weight=_prior_of(spread), covariance=alone + spread**2 * unlearned * makes)
+        RecordBelief(
+            weight=float(np.exp(log_posterior(spread, none, nothing))),
+            covariance=alone + spread**2 * unlearned * makes,
+        )
         for spread in SPREADS
     ]
 
@@ -111,11 +116,6 @@ def _as_records(learner: JointPredictor, steps: Sequence[Step]) -> DeviceRecords
         doubt=nothing,
         shapes=asked.shapes,
     )
-
-
-def _prior_of(spread: float) -> float:
-    """Return how credible a spread is before any record, up to a constant."""
-    return float(np.exp(log_posterior(spread, np.zeros((0, 0)), np.zeros(0))))
 
 
 def telling_order(

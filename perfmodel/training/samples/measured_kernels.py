@@ -172,14 +172,11 @@ def operator_graph(kernel: PublishedKernel) -> Graph:
 
 def _call(kernel: PublishedKernel) -> _Call | None:
     shape = kernel.shape
-    if kernel.op == "attention_prefill" and not _plain_attention(shape):
+    is_plain = not shape.get("context") and shape.get("heads") == shape.get("kv_heads")
+    if kernel.op == "attention_prefill" and not is_plain:
         return None
     make = _CALLS.get(kernel.op)
     return None if make is None else make(lambda name: int(shape[name]))
-
-
-def _plain_attention(shape: Mapping[str, float]) -> bool:
-    return not shape.get("context") and shape["heads"] == shape["kv_heads"]
 
 
 def _gemm(of: _Extents) -> _Call:

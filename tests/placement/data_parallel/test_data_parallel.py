@@ -8,7 +8,6 @@ import pytest
 from made_up_steps import made_up_profile
 from work_done import calls_of
 
-from perfmodel.errors import InvalidPlacementError
 from perfmodel.placement.data_parallel.data_parallel import DataParallelCells
 from perfmodel.placement.data_parallel.data_parallel_constants import DataParallelConstants
 from perfmodel.placement.data_parallel.gradient_buckets import gradient_buckets
@@ -199,13 +198,6 @@ def test_jobs_by_placements_are_what_they_are_one_by_one() -> None:
     for row, job in enumerate(jobs):
         single = DataParallelCells(job, float(alone[row, 0]), groups).parts().step_time_s
         assert table[row].tolist() == pytest.approx(single.tolist(), rel=1e-12)
-
-
-def test_other_stages_and_no_micro_batch_are_refused() -> None:
-    with pytest.raises(InvalidPlacementError, match="zero_stage must be 0, 1, 2 or 3"):
-        DataParallelCells(made_up_profile(), 0.1, _one_host([2])).parts(zero_stage=4)
-    with pytest.raises(InvalidPlacementError, match="accumulation_steps"):
-        DataParallelCells(made_up_profile(), 0.1, _one_host([2])).parts(accumulation_steps=0)
 
 
 def test_a_curve_over_a_thousand_counts_takes_as_many_calls_as_one_over_sixteen() -> None:

@@ -24,7 +24,7 @@ TEXTS = (
 def profile(pieces: int) -> StepProfile:
     """A job of so many gradients of 2 MB each."""
     return StepProfile(
-        samples=32, parameter_bytes=2e6 * pieces, gradient_bytes=2e6 * pieces, input_bytes=2e7,
+        parameter_bytes=2e6 * pieces, gradient_bytes=2e6 * pieces, input_bytes=2e7,
         forward_share=0.33, backward_share=0.62, optimizer_share=0.05,
         gradient_ready=np.linspace(0.35, 0.95, pieces), gradient_piece_bytes=np.full(pieces, 2e6),
         node_count=500.0,

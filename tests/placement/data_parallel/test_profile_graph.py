@@ -37,7 +37,7 @@ def _training(*, accumulation: int = 1) -> Graph:
 
 
 def test_gradients_are_ready_when_the_backward_pass_has_written_them() -> None:
-    profile = step_profile(_training(), samples=8)
+    profile = step_profile(_training())
     # The weight that is used last has its gradient first: 300 then 500 numbers of 4 bytes.
     assert profile.gradient_piece_bytes.tolist() == [1200.0, 2000.0]
     assert profile.gradient_bytes == 3200.0
@@ -48,16 +48,15 @@ def test_gradients_are_ready_when_the_backward_pass_has_written_them() -> None:
 
 
 def test_the_shares_of_a_step_add_up() -> None:
-    profile = step_profile(_training(), samples=8)
+    profile = step_profile(_training())
     assert profile.forward_share + profile.backward_share + profile.optimizer_share == (
         pytest.approx(1.0)
     )
-    assert profile.samples == 8
     assert profile.node_count == 5
 
 
 def test_gradients_of_several_micro_batches_are_ready_in_the_last() -> None:
-    once, twice = (step_profile(_training(accumulation=k), samples=8 * k) for k in (1, 2))
+    once, twice = (step_profile(_training(accumulation=k)) for k in (1, 2))
     assert twice.gradient_bytes == once.gradient_bytes
     # Everything before the last backward pass has passed: more than half of the step.
     assert twice.gradient_ready[0] > 0.5
@@ -67,12 +66,12 @@ def test_gradients_of_several_micro_batches_are_ready_in_the_last() -> None:
 def test_inference_has_no_gradients() -> None:
     tensors = (_tensor(10, Role.INPUT, 0), _tensor(10, Role.ACTIVATION, 1))
     node = Node(op="relu", phase=Phase.FORWARD, inputs=(0,), outputs=(1,))
-    profile = step_profile(Graph(nodes=(node,), tensors=tensors), samples=1)
+    profile = step_profile(Graph(nodes=(node,), tensors=tensors))
     assert profile.gradient_bytes == 0
     assert len(profile.gradient_ready) == 0
     assert profile.forward_share == 1.0
 
 
 def test_a_graph_without_work_is_all_forward() -> None:
-    profile = step_profile(Graph(nodes=(), tensors=()), samples=1)
+    profile = step_profile(Graph(nodes=(), tensors=()))
     assert (profile.forward_share, profile.backward_share, profile.optimizer_share) == (1, 0, 0)

@@ -51,7 +51,7 @@ def test_units_do_not_matter_to_the_shape() -> None:
     )
     assert ratio == pytest.approx(100.0)
     # A hundred times the work has ten times the gradients.
-    assert longer.profile(1).gradient_bytes == pytest.approx(10 * guess().profile(1).gradient_bytes)
+    assert longer.profile().gradient_bytes == pytest.approx(10 * guess().profile().gradient_bytes)
 
 
 def test_no_steps_are_no_guess() -> None:

@@ -108,8 +108,9 @@ class KinetoRows:
                 raise InvalidTraceError(
                     f"{self.file} lists {str(event)[:60]!r} among its events, which is no object."
                 )
-            category = event.get("cat")
-            kind = _kind(category) if isinstance(category, str) else None
+            category, kind = event.get("cat"), None
+            if isinstance(category, str):
+                kind = _KINDS.get(category, _CALL if category.endswith(_CALLS) else None)
             if kind is None or event.get("ph") != "X":
                 self._pass_over(event, category)
                 continue
@@ -333,11 +334,6 @@ class KinetoRows:
             return UNKNOWN
         self._argument_bytes += len(key)
         return self.builder.arguments(key, lambda: kineto_arguments(fields))
-
-
-def _kind(category: str) -> int | None:
-    """Return what events of a category are; None for those that are not read."""
-    return _KINDS.get(category, _CALL if category.endswith(_CALLS) else None)
 
 
 @lru_cache(maxsize=4096)

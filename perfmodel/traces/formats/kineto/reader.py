@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.builder import TraceBuilder
 from perfmodel.traces.formats.json_events import JsonEvents
 from perfmodel.traces.formats.kineto.events import KinetoRows
 from perfmodel.traces.formats.unpacking import unpacked
-from perfmodel.traces.joining.collectives import with_collectives
 from perfmodel.traces.joining.nesting import join_kernels
 from perfmodel.traces.limits import TraceLimits
-from perfmodel.traces.trace import Trace
+from perfmodel.traces.trace import KernelKind, Trace
 from perfmodel.traces.traced_devices import TracedDevice, traced_device
 
 _NAME = "kineto"
@@ -67,7 +69,7 @@ def read(path: Path, limits: TraceLimits) -> Trace:
     rows.part_processes()
     builder.notes += rows.notes()
     trace = builder.build(rows.earliest_launch_ns())
-    return with_collectives(join_kernels(trace, rows.launches(builder.origin_ns), rows.external()))
+    return _with_collectives(join_kernels(trace, rows.launches(builder.origin_ns), rows.external()))
 
 
 def _check(rows: KinetoRows, events: JsonEvents, name: str) -> None:
@@ -160,3 +162,21 @@ def _whole(value: Any) -> int | None:
     if type(value) is str and value.isdecimal() and len(value) < 20:
         value = int(value)
     return value if type(value) is int and 0 <= value < 2**62 else None
+
+
+#: What process groups of PyTorch note around the launch of a collective: ``nccl:all_reduce``,
+#: ``xccl:broadcast``, ``hccl:...``. Operators that they call meanwhile are calls of their own.
+_CALLS = re.compile(r"record_param_comms$|\w*ccl:\w+")
+
+
+def _with_collectives(trace: Trace) -> Trace:
+    """Return a trace whose kernels are collectives where a collective launched them itself."""
+    names = np.array([_CALLS.match(name) is not None for name in trace.names], dtype=np.bool_)
+    kernels = trace.kernels
+    called = np.flatnonzero((kernels.operator >= 0) & (kernels.kind == KernelKind.COMPUTE))
+    found = called[names[trace.operators.name[kernels.operator[called]]]]
+    if not len(found):
+        return trace
+    kind = kernels.kind.copy()
+    kind[found] = KernelKind.COLLECTIVE
+    return replace(trace, kernels=replace(kernels, kind=kind))
