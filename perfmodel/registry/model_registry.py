@@ -92,7 +92,7 @@ class ModelRegistry:
         sound = [one.version for one in self.listed(name) if one.manifest is not None]
         return next(iter(self.history(name).may_serve(sound)), None)
 
-    def that_serves(self, name: str) -> str:
+    def serving_reference(self, name: str) -> str:
         """Return name and version of what answers.
 
         Raises

@@ -77,7 +77,7 @@ def serving_version(models: str, name: str) -> Path:
 
     registry = open_registry(models)
     here = local_models(models, store_options())
-    return registry.versions.fetch(*named_version(registry.that_serves(name)), here)
+    return registry.versions.fetch(*named_version(registry.serving_reference(name)), here)
 
 
 def adapted(

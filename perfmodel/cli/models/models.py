@@ -104,7 +104,7 @@ def diff(before: str, after: str | None, models: str, as_json: bool) -> None:
 
     registry = open_registry(models)
     name, _ = named_version(before)
-    first, second = (before, after) if after else (registry.that_serves(name), before)
+    first, second = (before, after) if after else (registry.serving_reference(name), before)
     found = differences(
         *(registry.versions.manifest(*named_version(one)) for one in (first, second))
     )

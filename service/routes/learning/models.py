@@ -120,7 +120,7 @@ async def diff(
 
     def found() -> dict[str, object]:
         new = registry.versions.manifest(name, version)
-        before = named_version(against or registry.that_serves(name))
+        before = named_version(against or registry.serving_reference(name))
         old = registry.versions.manifest(*before)
         return {
             "before": "/".join(before),
