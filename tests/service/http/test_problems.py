@@ -258,6 +258,13 @@ def test_all_mistakes_are_said_at_once(client: TestClient) -> None:
     assert problem["detail"] == problem["errors"][0]["detail"]
 
 
+def test_what_a_caller_wrote_is_not_repeated_at_length(client: TestClient) -> None:
+    question = {"job": JOB, "accelerator": "A10", "network": "x" * 100_000}
+    response = client.post("/v1/curve", json=question)
+    assert check_problem(response, 422)["detail"].startswith("Unknown network 'xxx")
+    assert len(response.content) < 20_000
+
+
 def test_a_missing_item_is_told_from_a_missing_route(client: TestClient) -> None:
     item = check_problem(client.get("/v1/jobs/nobody"), 404)["detail"]
     route = check_problem(client.get("/v1/nowhere"), 404)["detail"]
