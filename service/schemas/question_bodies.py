@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from perfmodel.estimator.tables.ranking import Criterion
 from perfmodel.features.kernels.kernel_extents import EXTENTS
 from perfmodel.features.kernels.kernel_work import DTYPES
+from perfmodel.graph.job_form import MOST_MICRO_BATCHES
 from perfmodel.graph.training_options.mixed_precision import KEPT_TYPES
 from perfmodel.placement.collectives.collective_constants import Collective
 from perfmodel.placement.topology.topology import (
@@ -86,7 +87,7 @@ class AdaptationBody(_Strict):
     gradient_noise_scale: Annotated[float, Field(ge=0)]
     initial_batch_size: Count
     batch_size_bounds: Annotated[list[Count], Field(min_length=2, max_length=2)]
-    most_accumulation: Count | None = None
+    most_accumulation: Annotated[int, Field(ge=1, le=MOST_MICRO_BATCHES)] | None = None
 
 
 class MixedPrecisionBody(_Strict):
