@@ -237,7 +237,7 @@ class Dispatcher:
 
     async def placements(self, body: bytes) -> list[ResolvedPlacement | PerfModelError]:
         """Look placements up, in the catalogue of the version that serves."""
-        asked = read_placements(read_json(body), most=self._settings.max_cells)
+        asked = read_placements(read_json(body))
         return await self.threads.run(self.models.serving.placements, asked)
 
     async def kernels(self, body: bytes) -> KernelTable:

@@ -21,7 +21,7 @@ from perfmodel.placement.topology.topology import (
 )
 from perfmodel.requests import CHECKPOINTING, MAX_COUNT, MOST_OBSERVATIONS, OPTIMIZERS
 from perfmodel.types import AttentionKernel, Compiler, Framework, MemoryFormat, Mode, Precision
-from service.answering.questions import MOST_MS
+from service.answering.questions import MOST_MS, MOST_ONE_BY_ONE
 
 #: Observations of one request, characters of a key, and the longest time that may be stated for
 #: which an observation counts: a century.
@@ -332,7 +332,9 @@ class MatrixRequest(_Terms):
 class PlacementsRequest(_Strict):
     """Placements to be read."""
 
-    placements: Annotated[list[ShortPlacement | PlacementBody], Field(min_length=1)]
+    placements: Annotated[
+        list[ShortPlacement | PlacementBody], Field(min_length=1, max_length=MOST_ONE_BY_ONE)
+    ]
 
 
 class CurveRequest(_Terms):
@@ -369,7 +371,9 @@ class RankRequest(_Terms):
     """Placements of one job; or, with `placement` and `search`, the plans of one placement."""
 
     job: AnyJob
-    placements: list[ShortPlacement | PlacementBody] | None = None
+    placements: (
+        Annotated[list[ShortPlacement | PlacementBody], Field(max_length=MOST_ONE_BY_ONE)] | None
+    ) = None
     by: Literal[tuple(Criterion)] | None = "throughput"  # type: ignore[valid-type]
     most: Count | None = 10
     constraints: ConstraintsBody | None = None
