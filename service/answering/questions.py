@@ -388,4 +388,4 @@ def attempt(read: Callable[..., T], value: Any, pointer: str) -> T | PerfModelEr
     try:
         return read(value, pointer=pointer)
     except PerfModelError as error:
-        return error
+        return error.with_traceback(None)

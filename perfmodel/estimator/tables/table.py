@@ -246,7 +246,8 @@ def attempt(action: Callable[[Any], Any], inputs: Sequence[Any]) -> tuple[list[A
                 raise item
             result = action(item)
         except PerfModelError as error:
-            errors.append((position, error))
+            # A traceback holds all that was at hand where it was raised.
+            errors.append((position, error.with_traceback(None)))
         results.append(result)
     return results, errors
 

@@ -66,3 +66,11 @@ def test_a_large_matrix_is_read_beside_the_answers_to_others(
         told_to_go_on.set()
         assert large.result(PATIENCE_S)["basis"] == [["measured"]]
     assert went_on == [True]
+
+
+def test_what_is_wrong_with_a_cell_holds_nothing_of_where_it_was_found(tmp_path: Path) -> None:
+    with held_service(tmp_path) as service:
+        answerer = service.app.state.dispatcher.models.serving
+        asked = read_matrix({"jobs": [{}, JOB], "placements": ["T4", "0xT4"]}, max_cells=4)
+        errors = answerer.matrix(asked).errors
+    assert [one.error.__traceback__ for one in errors] == [None, None]
