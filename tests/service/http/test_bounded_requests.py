@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
 from waiting import PATIENCE_S, until
 
 pytest.importorskip("httptools")
@@ -105,6 +106,44 @@ def test_an_answer_that_nobody_fetches_is_not_kept(generous: int) -> None:
 
 def test_an_answer_that_is_fetched_slowly_comes_whole(generous: int) -> None:
     assert fetched(generous, Hurried.patience_s / 4, 2**21) >= LARGE
+
+
+class Gone(asyncio.Transport):
+    """A transport whose caller has gone, as ``uvloop`` has it."""
+
+    def is_closing(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> None:
+        raise RuntimeError("the handler is closed")
+
+    def close(self) -> None:
+        pass
+
+
+def test_an_answer_to_who_has_just_gone_is_no_defect() -> None:
+    failed: list[RuntimeError] = []
+
+    async def noting(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await echo(scope, receive, send)
+        except RuntimeError as error:
+            failed.append(error)
+
+    async def answering() -> None:
+        config = uvicorn.Config(noting, http=BoundedRequests, lifespan="off", log_level="critical")
+        config.load()
+        asked = BoundedRequests(config=config, server_state=ServerState(), app_state={})
+        asked.connection_made(Gone())
+        asked.data_received(BEGUN + b"Content-Length: 0\r\n\r\n")
+        assert asked.cycle is not None
+        async with asyncio.timeout(PATIENCE_S):
+            while asked.tasks or not asked.cycle.response_started:
+                await asyncio.sleep(0)
+        asked.connection_lost(None)
+
+    asyncio.run(answering())
+    assert not failed
 
 
 def talk(port: int, *pieces: bytes) -> bytes:
