@@ -66,12 +66,12 @@ def as_text(name: str, value: object, pointer: str) -> str:
     return value
 
 
-def as_count(name: str, value: object, pointer: str) -> int:
-    """Return a whole number from 1 to :data:`MAX_COUNT`."""
+def as_count(name: str, value: object, pointer: str, *, most: int = MAX_COUNT) -> int:
+    """Return a whole number from 1 to ``most``."""
     whole = isinstance(value, int) and not isinstance(value, bool)
-    if not whole or not 1 <= value <= MAX_COUNT:  # type: ignore[operator]
+    if not whole or not 1 <= value <= most:  # type: ignore[operator]
         raise InvalidInputError(
-            f"{name} must be a whole number from 1 to {MAX_COUNT}; got {shown(value)}.",
+            f"{name} must be a whole number from 1 to {most}; got {shown(value)}.",
             pointer=pointer,
         )
     return int(value)  # type: ignore[call-overload,no-any-return]

@@ -58,6 +58,8 @@ class Settings(BaseSettings):
         Largest body of ``POST /v1/graphs``.
     max_cells : int
         Most cells of one matrix.
+    answer_time_s : float
+        Processor time that answering one question may take.
     operations_keep_s : float
         Time for which the answer to ``Prefer: respond-async`` is kept.
     observations_keep_s : float
@@ -172,6 +174,7 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(default=16 * _MIB, ge=1024)
     max_upload_bytes: int = Field(default=64 * _MIB, ge=1024)
     max_cells: int = Field(default=1_000_000, ge=1)
+    answer_time_s: float = Field(default=120.0, gt=0)
     operations_keep_s: float = Field(default=86_400.0, gt=0)
     observations_keep_s: float = Field(default=0.0, ge=0)
     drift_poll_s: float = Field(default=1.0, ge=0)

@@ -51,6 +51,8 @@ _MOST_SAMPLE_COST = 1e15
 ADAPTATION_FIELDS = (
     "gradient_noise_scale", "initial_batch_size", "batch_size_bounds", "most_accumulation",
 )  # fmt: skip
+#: Micro-batches of a step that are tried at most: each of their numbers is, with many batches.
+MOST_MICRO_BATCHES = 1_000
 
 #: Versions of software that a job names at most, and bytes of its configuration as JSON.
 MOST_VERSIONS, MAX_BYTES = 32, 2**20
@@ -370,6 +372,8 @@ def _adaptation(value: object, pointer: str) -> dict[str, Any]:
         "batch_size_bounds": (low, high),
     }
     if "most_accumulation" in fields:
-        most, at = fields["most_accumulation"], f"{pointer}/most_accumulation"
-        read["most_accumulation"] = as_count("most_accumulation", most, at)
+        stated, at = fields["most_accumulation"], f"{pointer}/most_accumulation"
+        read["most_accumulation"] = as_count(
+            "most_accumulation", stated, at, most=MOST_MICRO_BATCHES
+        )
     return read

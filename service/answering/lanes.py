@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import TypeVar
 
 from perfmodel.estimator.jobs.capture_terms import (
@@ -61,26 +62,34 @@ class Lanes:
             lane.close()
 
 
-def attended_lanes(metrics: Metrics, *, most: int, most_captures: int) -> Lanes:
+def attended_lanes(
+    metrics: Metrics, *, most: int, most_captures: int, most_s: float = inf
+) -> Lanes:
     """Return the lanes of questions that somebody waits for.
 
     Parameters
     ----------
     most, most_captures : int
         What may wait for threads, and for graphs; for those each has a thread of its own.
+    most_s : float
+        Processor time that one question may take, seconds.
     """
-    pool = partial(ThreadPool, metrics=metrics, workers=most_captures, most=most_captures)
+    pool = partial(
+        ThreadPool, metrics=metrics, workers=most_captures, most=most_captures, most_s=most_s
+    )
     captures = pool("capture")
     shipped = pool("shipped", running=_shipped_alone, beyond=captures)
     return Lanes(
         ThreadPool(
-            "answer", metrics, workers=_ANSWERING, most=most,
+            "answer", metrics, workers=_ANSWERING, most=most, most_s=most_s,
             running=without_captures, beyond=shipped,
         )
     )  # fmt: skip
 
 
-def unattended_lanes(metrics: Metrics, attended: ThreadPool, *, places: int) -> Lanes:
+def unattended_lanes(
+    metrics: Metrics, attended: ThreadPool, *, places: int, most_s: float = inf
+) -> Lanes:
     """Return the lanes of questions that wait for graphs, and nobody for them.
 
     Parameters
@@ -88,7 +97,7 @@ def unattended_lanes(metrics: Metrics, attended: ThreadPool, *, places: int) -> 
     attended : ThreadPool
         Where captures are waited for: those here begin, and go on, while places are left.
     """
-    pool = partial(ThreadPool, metrics=metrics, workers=1, most=_MOST_UNATTENDED)
+    pool = partial(ThreadPool, metrics=metrics, workers=1, most=_MOST_UNATTENDED, most_s=most_s)
 
     def while_places_are_left(work: Callable[[], T]) -> T:
         is_wanted = IS_WANTED.get()

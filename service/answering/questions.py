@@ -51,6 +51,10 @@ _CONSTRAINTS = ("fits", "total_samples", "deadline_s", "budget")
 #: Groups of equal operators of an explanation, unless a question says otherwise; and at most.
 _OPERATORS, _MOST_OPERATORS = 50, 1_000
 
+#: Placements of a ranking, or of those that are read alone, and errors of a matrix: what is told of
+#: each takes up to a kilobyte, where a cell of a matrix takes some hundred bytes.
+MOST_ONE_BY_ONE = 10_000
+
 #: Options: which model answers, and by when.
 OPTIONS = ("pin_model", "deadline_ms", "allow_fallback")
 
@@ -199,13 +203,17 @@ def read_matrix(question: Any, *, max_cells: int) -> AskedMatrix:
     )
 
 
-def read_placements(question: Any, *, most: int) -> list[Any]:
+def read_placements(question: Any) -> list[Any]:
     """Read the body of ``POST /v1/placements``; one that cannot be read costs itself only."""
-    fields = as_object(question, "", what="A request", known=("placements",))
+    return _placements(as_object(question, "", what="A request", known=("placements",)))
+
+
+def _placements(fields: Mapping[str, Any]) -> list[Any]:
     written = as_items("placements", fields.get("placements"), "/placements")
-    if len(written) > most:
+    if len(written) > MOST_ONE_BY_ONE:
         raise InvalidInputError(
-            f"At most {most} placements are read at a time; got {len(written)}. Send fewer.",
+            f"At most {MOST_ONE_BY_ONE} placements are read at a time; got {len(written)}. Send "
+            "fewer, or ask for a matrix.",
             pointer="/placements",
         )
     return written
@@ -239,7 +247,7 @@ def read_rank(question: Any) -> AskedRank | AskedPlans:
         raise InvalidInputError(
             "A ranking needs placements, a list; or a placement and search.", pointer="/placements"
         )
-    written = as_items("placements", fields["placements"], "/placements")
+    written = _placements(fields)
     limits = as_object(
         fields.get("constraints") or {}, "/constraints", what="constraints", known=_CONSTRAINTS
     )
@@ -385,4 +393,4 @@ def attempt(read: Callable[..., T], value: Any, pointer: str) -> T | PerfModelEr
     try:
         return read(value, pointer=pointer)
     except PerfModelError as error:
-        return error
+        return error.with_traceback(None)

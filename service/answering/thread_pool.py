@@ -8,14 +8,18 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
+from math import inf
 from threading import Lock
+from time import thread_time
 from typing import Any, TypeVar
 
-from perfmodel.errors import PerfModelError
+from perfmodel.errors import InvalidInputError, PerfModelError
 from perfmodel.estimator.jobs.capture_terms import (
+    GOES_ON,
     IS_WANTED,
     AbandonedError,
     CaptureNeededError,
+    TooMuchWorkError,
     terms_of_request,
 )
 from perfmodel.fair_queue import FairQueue
@@ -36,6 +40,8 @@ class Work(Future[T]):
     ----------
     is_wanted : bool
         Whether anybody waits for it; who comes for it again says so here.
+    is_given_up : bool
+        Whether all who waited for it have gone: nobody will ask for what came of it.
     pool : ThreadPool or None
         Where it waits or is under way.
     """
@@ -44,7 +50,7 @@ class Work(Future[T]):
         super().__init__()
         self.action = action
         self.caller = terms_of_request().caller
-        self.is_wanted = True
+        self.is_wanted, self.is_given_up = True, False
         self.pool: ThreadPool | None = None
         self.context = copy_context()
         self.context.run(IS_WANTED.set, lambda: self.is_wanted)
@@ -56,6 +62,51 @@ class Work(Future[T]):
         """
         self.is_wanted = False
         return self.pool is not None and self.pool.take_back(self) and super().cancel()
+
+    def give_up(self) -> bool:
+        """Say that all who waited for it have gone, as :meth:`cancel`; what computes ends too."""
+        self.is_given_up = True
+        return self.cancel()
+
+    def run(
+        self, running: Callable[[Callable[[], T]], T] | None = None, *, most_s: float = inf
+    ) -> T:
+        """Do it in this thread, in the context of its request.
+
+        Parameters
+        ----------
+        running : callable or None
+            Runs the action; None: as it is.
+        most_s : float
+            Processor time that it may take, seconds.
+
+        Raises
+        ------
+        AbandonedError
+            It was given up meanwhile.
+        InvalidInputError
+            It took more.
+        """
+        end_s = thread_time() + most_s
+
+        def goes_on() -> None:
+            if self.is_given_up:
+                raise AbandonedError("Nobody waits for it any more.")
+            if thread_time() > end_s:
+                raise TooMuchWorkError
+
+        self.context.run(GOES_ON.set, goes_on)
+        try:
+            return self.context.run(running or _as_it_is, self.action)
+        except TooMuchWorkError:
+            raise InvalidInputError(
+                f"The question took more than the {most_s:g} s of computing that one may take here."
+                " Ask about less at a time: fewer jobs, placements or counts."
+            ) from None
+
+
+def _as_it_is(action: Callable[[], T]) -> T:
+    return action()
 
 
 class ThreadPool:
@@ -70,6 +121,8 @@ class ThreadPool:
         Of the queue in the metrics.
     most : int
         What may wait or be under way.
+    most_s : float
+        Processor time that one of them may take, seconds.
     running : callable or None
         Runs something as far as it may capture here; None: however far it goes.
     beyond : ThreadPool or None
@@ -77,13 +130,14 @@ class ThreadPool:
     """
 
     def __init__(
-        self, name: str, metrics: Metrics, *, workers: int, most: int,
+        self, name: str, metrics: Metrics, *, workers: int, most: int, most_s: float = inf,
         running: Callable[[Callable[[], Any]], Any] | None = None,
         beyond: ThreadPool | None = None,
     ) -> None:  # fmt: skip
         self.beyond = beyond
         self._running = running
         self._workers = workers
+        self.most_s = most_s
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix=name)
         self._queue: FairQueue[Work[Any]] = FairQueue(workers)
         self._depth = metrics.queue(name)
@@ -101,7 +155,7 @@ class ThreadPool:
         try:
             return await while_connected(work)
         except BaseException:  # the caller has gone, or so has the task that waits
-            work.cancel()
+            work.give_up()
             raise
 
     def submit(self, action: Callable[..., T], *args: Any) -> Work[T]:
@@ -183,11 +237,10 @@ class ThreadPool:
                     self._busy -= 1
                     return
             caller, work = taken
-            run = work.action if self._running is None else partial(self._running, work.action)
             result = None
             failed: BaseException | None = None
             try:
-                result = work.context.run(run)
+                result = work.run(self._running, most_s=self.most_s)
             except StopIteration as error:
                 # A coroutine that waits cannot be told of it, and would wait for ever.
                 failed = RuntimeError("a StopIteration came out of the work")
@@ -200,7 +253,7 @@ class ThreadPool:
             self._depth.dec()
             self._settle(work, result, failed)
             # What failed holds this frame, which shall not hold it in turn.
-            del taken, work, run, result, failed
+            del taken, work, result, failed
 
     def _settle(self, work: Work[T], result: T, failed: BaseException | None) -> None:
         """Say what came of something, or have it run again where it may capture what it needs."""

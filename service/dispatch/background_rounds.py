@@ -112,7 +112,7 @@ class BackgroundRounds:
                 prepare(questions)
         for work in works:
             try:
-                work.set_result(work.context.run(without_captures, work.action))
+                work.set_result(work.run(without_captures, most_s=self._threads.most_s))
             except CaptureNeededError:
                 self._wait_for_graph(work)
             except Exception as error:

@@ -10,6 +10,8 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
+from starlette.requests import ClientDisconnect
+
 from perfmodel.errors import NotInTimeError
 from perfmodel.estimator.jobs.capture_terms import AbandonedError
 from service.answering.lanes import Lanes
@@ -29,7 +31,7 @@ _LEAST_S = 0.010
 class _UnderWay(NamedTuple):
     """Work on a question, and how many wait for it."""
 
-    future: Future[Any]
+    future: Work[Any]
     waiting: list[Options]
 
 
@@ -37,8 +39,8 @@ class Deadlines:
     """Runs what answers in full, no longer than the caller waits; it then goes on unattended.
 
     What has not begun by then leaves its place to those who wait, and stands with other questions
-    that nobody waits for (:class:`BackgroundRounds`); what a caller who hung up has left there is
-    not worked on any more.
+    that nobody waits for (:class:`BackgroundRounds`); what callers who hung up have left there, or
+    under way, is not worked on any more.
 
     Parameters
     ----------
@@ -85,6 +87,7 @@ class Deadlines:
         while (left_s := _left_s(options)) >= _LEAST_S:
             work = self._start(key, full)
             work.waiting.append(options)
+            end = work.future.cancel
             try:
                 return cast(T, await while_connected(work.future, left_s))
             except TimeoutError:
@@ -92,10 +95,13 @@ class Deadlines:
                 raise _too_late(options) from None
             except AbandonedError:
                 continue  # all who waited for it before had gone just as this one came
+            except ClientDisconnect:
+                end = work.future.give_up
+                raise
             finally:
                 work.waiting.remove(options)
                 if not work.waiting:
-                    work.future.cancel()
+                    end()
         go_on()
         raise _too_late(options)
 
@@ -111,12 +117,11 @@ class Deadlines:
     def _start(self, key: Hashable, full: Callable[[], Any]) -> _UnderWay:
         known = self._under_way.get(key)
         if known is not None and not self._rounds.forget(known.future):
-            if isinstance(known.future, Work):
-                known.future.is_wanted = True
+            known.future.is_wanted, known.future.is_given_up = True, False
             return known
         return self._note(key, self._threads.submit(full))
 
-    def _note(self, key: Hashable, future: Future[Any]) -> _UnderWay:
+    def _note(self, key: Hashable, future: Work[Any]) -> _UnderWay:
         noted = self._under_way[key] = _UnderWay(future, [])
 
         def leave(done: Future[Any]) -> None:

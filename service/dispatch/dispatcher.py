@@ -107,17 +107,18 @@ class Dispatcher:
         self.metrics = metrics or Metrics()
         self.state = State.beside(estimator, observations_keep_s=settings.observations_keep_s)
         self._settings = settings
-        most = settings.max_waiting
+        most, most_s = settings.max_waiting, settings.answer_time_s
         self.threads = attended_lanes(
-            self.metrics, most=most, most_captures=settings.max_waiting_captures
+            self.metrics, most=most, most_captures=settings.max_waiting_captures, most_s=most_s
         )
-        self._background = ThreadPool("background", self.metrics, workers=1, most=most)
+        pool = partial(ThreadPool, metrics=self.metrics, workers=1)
+        self._background = pool("background", most=most, most_s=most_s)
         self._later = unattended_lanes(
-            self.metrics, self.threads.captures, places=settings.capture_processes
+            self.metrics, self.threads.captures, places=settings.capture_processes, most_s=most_s
         )
-        self._fallbacks = ThreadPool("fallback", self.metrics, workers=1, most=_MOST_FALLBACKS)
-        self.loads = ThreadPool("models", self.metrics, workers=1, most=_MOST_LOADS)
-        self.looks = ThreadPool("model_store", self.metrics, workers=1, most=_MOST_LOADS)
+        self._fallbacks = pool("fallback", most=_MOST_FALLBACKS, most_s=most_s)
+        self.loads = pool("models", most=_MOST_LOADS)
+        self.looks = pool("model_store", most=_MOST_LOADS)
         self.source = ModelSource(settings, on_look=self.metrics.model_store)
         self.deadlines = Deadlines(self.threads, BackgroundRounds(self._background, self._later))
         self.loop_answers = LoopAnswers()
@@ -238,7 +239,7 @@ class Dispatcher:
 
     async def placements(self, body: bytes) -> list[ResolvedPlacement | PerfModelError]:
         """Look placements up, in the catalogue of the version that serves."""
-        asked = read_placements(read_json(body), most=self._settings.max_cells)
+        asked = read_placements(read_json(body))
         return await self.threads.run(self.models.serving.placements, asked)
 
     async def kernels(self, body: bytes) -> KernelTable:

@@ -43,6 +43,9 @@ CLIENT_CLOSED_REQUEST = 499
 RETRY_AFTER_S = 1
 
 #: What may be asked again as it is, a little later.
+#: Characters of one text of a problem.
+_MOST_TEXT = 4_000
+
 _RETRIED = (
     HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT,
 )  # fmt: skip
@@ -105,7 +108,7 @@ def problem_of(error: PerfModelError) -> dict[str, Any]:
     errors = []
     status = status_of(error)
     by_server = status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    detail = (without_places if by_server else without_own_paths)(error.message)
+    detail = (without_places if by_server else without_own_paths)(_shortened(error.message))
     if isinstance(error, InvalidInputError):
         errors += [_part(one) for one in (error, *error.others)]
     name = type(error).__name__.removesuffix("Error")
@@ -119,11 +122,16 @@ def problem_of(error: PerfModelError) -> dict[str, Any]:
     )
 
 
+def _shortened(text: str) -> str:
+    """Return what is said without most of what a caller wrote, where it repeats that at length."""
+    return text if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT - 3]}..."
+
+
 def _part(error: InvalidInputError) -> dict[str, Any]:
     """Describe one mistake of an input, which may have many."""
     return {
         "pointer": error.pointer,
-        "detail": without_own_paths(error.message),
+        "detail": without_own_paths(_shortened(error.message)),
         "allowed": list(error.allowed),
     }
 

@@ -130,6 +130,14 @@ class Runner:
         """Return what came of an operation that is done, or None."""
         return await self._in_thread(self._store.result, name)
 
+    async def remove(self, name: str) -> bool:
+        """Forget an operation, and end what is done here for it; return whether there was one."""
+        was_there = await self._in_thread(self._store.remove, name)
+        task = self._running.pop(name, None) if was_there else None
+        if task is not None:
+            task.cancel()
+        return was_there
+
     def start(self) -> None:
         """Begin to look for what there is to do."""
         if self._keeper is None:
@@ -197,9 +205,10 @@ class Runner:
             status, body = await self._answer(claim)
             await self._settle(lambda: self._end(claim, status, body))
         except asyncio.CancelledError:
-            # This process ends; another goes on at once.
-            with contextlib.suppress(StoreError):
-                self._store.put_back(claim)
+            if claim.name in self._running:
+                # This process ends; another goes on at once.
+                with contextlib.suppress(StoreError):
+                    self._store.put_back(claim)
             raise
         finally:
             self._running.pop(claim.name, None)

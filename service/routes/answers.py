@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict
 from typing import Any
 
@@ -16,7 +17,7 @@ from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.tables.ranking import Ranking
 from perfmodel.placement.plans.plan_search import PlanRanking, RankedPlan
 from perfmodel.placement.topology.parse import format_placement, placement_to_dict
-from service.answering.questions import DEADLINE_HEADER
+from service.answering.questions import DEADLINE_HEADER, MOST_ONE_BY_ONE
 from service.dispatch.dispatcher import dispatcher_of
 from service.http.bodies import etagged_response, header_of, json_body_of, json_response
 from service.http.documentation import json_body, problems
@@ -41,6 +42,9 @@ from service.schemas.question_bodies import (
 )
 
 router = APIRouter(tags=["answers"])
+
+#: Cells of a matrix that is written down in milliseconds.
+_MOST_ON_LOOP = 4_096
 
 _JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
 
@@ -172,7 +176,9 @@ async def matrix(request: Request) -> Response:
     """Answer every pair in columns; a bad job or placement costs its own cells only."""
     body = await json_body_of(request)
     answer = await dispatcher_of(request).matrix(body, header_of(request.scope, DEADLINE_HEADER))
-    return etagged_response(request, _matrix_to_dict(answer))
+    if answer.answered.size <= _MOST_ON_LOOP:
+        return _matrix_response(request, answer)
+    return await asyncio.to_thread(_matrix_response, request, answer)
 
 
 @router.post(
@@ -243,6 +249,10 @@ async def kernels(request: Request) -> Response:
     return json_response(answer.to_dict(problem_of))
 
 
+def _matrix_response(request: Request, matrix: Table) -> Response:
+    return etagged_response(request, _matrix_to_dict(matrix))
+
+
 def _matrix_to_dict(matrix: Table) -> dict[str, Any]:
     """Return a matrix as columns: lists of one row a job, one element a placement."""
     jobs, placements = matrix.answered.shape
@@ -264,11 +274,17 @@ def _matrix_to_dict(matrix: Table) -> dict[str, Any]:
         "basis": basis_names(matrix.basis),
         "out_of_distribution": _or_null(matrix.out_of_distribution, matrix.answered),
         "status": [["ok" if cell else "error" for cell in row] for row in matrix.answered.tolist()],
-        "errors": [_cell_error(error) for error in matrix.errors],
+        "errors": [_cell_error(error) for error in matrix.errors[:MOST_ONE_BY_ONE]],
         "unpriced_operators": matrix.unpriced_operators,
         "model_version": matrix.model_version,
-        "warnings": matrix.warnings,
+        "warnings": (*matrix.warnings, *_said_of_more(len(matrix.errors))),
     }
+
+
+def _said_of_more(errors: int) -> tuple[str, ...]:
+    """Say that more is wrong with a matrix than is told."""
+    more = errors - MOST_ONE_BY_ONE
+    return (f"Of {errors} errors {MOST_ONE_BY_ONE} are listed.",) if more > 0 else ()
 
 
 def _ranking_to_dict(ranking: Ranking | PlanRanking) -> dict[str, Any]:

@@ -87,14 +87,12 @@ async def result(request: Request, name: str) -> Response:
     responses={**problems(404, 503)},
 )
 async def remove(request: Request, name: str) -> Response:
-    """Forget an operation; one that waits is never begun, one that runs has no result.
+    """Forget an operation; one that waits is never begun, one that runs ends without a result.
 
     Callers see and remove what they asked for themselves, administrators everything.
     """
     await _found(request, name)
-    if not await dispatcher_of(request).threads.run(
-        dispatcher_of(request).state.operations.remove, name
-    ):
+    if not await _runner(request).remove(name):
         raise not_found()
     return Response(status_code=204)
 

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from perfmodel.estimator.tables.ranking import Criterion
 from perfmodel.features.kernels.kernel_extents import EXTENTS
 from perfmodel.features.kernels.kernel_work import DTYPES
+from perfmodel.graph.job_form import MOST_MICRO_BATCHES
 from perfmodel.graph.training_options.mixed_precision import KEPT_TYPES
 from perfmodel.placement.collectives.collective_constants import Collective
 from perfmodel.placement.topology.topology import (
@@ -20,7 +21,7 @@ from perfmodel.placement.topology.topology import (
 )
 from perfmodel.requests import CHECKPOINTING, MAX_COUNT, MOST_OBSERVATIONS, OPTIMIZERS
 from perfmodel.types import AttentionKernel, Compiler, Framework, MemoryFormat, Mode, Precision
-from service.answering.questions import MOST_MS
+from service.answering.questions import MOST_MS, MOST_ONE_BY_ONE
 
 #: Observations of one request, characters of a key, and the longest time that may be stated for
 #: which an observation counts: a century.
@@ -86,7 +87,7 @@ class AdaptationBody(_Strict):
     gradient_noise_scale: Annotated[float, Field(ge=0)]
     initial_batch_size: Count
     batch_size_bounds: Annotated[list[Count], Field(min_length=2, max_length=2)]
-    most_accumulation: Count | None = None
+    most_accumulation: Annotated[int, Field(ge=1, le=MOST_MICRO_BATCHES)] | None = None
 
 
 class MixedPrecisionBody(_Strict):
@@ -331,7 +332,9 @@ class MatrixRequest(_Terms):
 class PlacementsRequest(_Strict):
     """Placements to be read."""
 
-    placements: Annotated[list[ShortPlacement | PlacementBody], Field(min_length=1)]
+    placements: Annotated[
+        list[ShortPlacement | PlacementBody], Field(min_length=1, max_length=MOST_ONE_BY_ONE)
+    ]
 
 
 class CurveRequest(_Terms):
@@ -368,7 +371,9 @@ class RankRequest(_Terms):
     """Placements of one job; or, with `placement` and `search`, the plans of one placement."""
 
     job: AnyJob
-    placements: list[ShortPlacement | PlacementBody] | None = None
+    placements: (
+        Annotated[list[ShortPlacement | PlacementBody], Field(max_length=MOST_ONE_BY_ONE)] | None
+    ) = None
     by: Literal[tuple(Criterion)] | None = "throughput"  # type: ignore[valid-type]
     most: Count | None = 10
     constraints: ConstraintsBody | None = None

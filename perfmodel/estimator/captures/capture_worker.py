@@ -80,7 +80,13 @@ def main() -> None:
         settled = False
         for line in sys.stdin.buffer:
             question = orjson.loads(line)
-            job = parse_job(question["job"])
+            try:
+                job = parse_job(question["job"])
+            except PerfModelError as error:
+                # Whoever asks made the job itself, perhaps at a batch that no caller may state.
+                answers.write(b"{}\n" + orjson.dumps({**_described(error), "ends": False}) + b"\n")
+                answers.flush()
+                continue
             if not settled and not is_shipped(job):
                 with suppress(PerfModelError):  # a library that is missing is named by the capture
                     load_libraries(job)

@@ -15,6 +15,7 @@ from perfmodel.devices.sisters import sisters_of
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, NotInTimeError
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement, resolve_placement
+from perfmodel.estimator.jobs.capture_terms import go_on
 from perfmodel.estimator.jobs.captured_step import CapturedStep, GraphSource, with_batches
 from perfmodel.estimator.jobs.prepared_job import PreparedJob, whole_job
 from perfmodel.estimator.single.in_order import in_order
@@ -26,6 +27,9 @@ from perfmodel.placement.calibration.observation import Observation
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Placement
 from perfmodel.predictors.prediction import Prediction, StepModel
+
+#: Pairs of one call of the model: more of them together are hardly cheaper.
+_AT_ONCE = 1_024
 
 
 @dataclass(frozen=True)
@@ -198,7 +202,7 @@ class Core:
     def predictions(self, pairs: Sequence[tuple[PreparedJob, AcceleratorSpec]]) -> list[Prediction]:
         """Return the prediction of each job on one accelerator; each pair is predicted once.
 
-        All that are not in memory go to the model in a single call, with the sisters of their
+        All that are not in memory go to the model together, with the sisters of their
         accelerators: what is answered of a card does not depend on who asked for what before.
         """
         keys = [(prepared.key, accelerator.name) for prepared, accelerator in pairs]
@@ -227,7 +231,7 @@ class Core:
             for one in (prepared, prepared.whole)
             if one is not None
         ]
-        answers = iter(self.model.predict([learned_step(*pair) for pair in each]))
+        answers = iter(self._answers_of_model(each))
         found = {}
         for prepared, family in groups.values():
             own = []
@@ -237,6 +241,16 @@ class Core:
                 own.append(revised(prepared, spec, part, whole))
             for spec, prediction in zip(family, in_order(family, own), strict=True):
                 found[prepared.key, spec.name] = prediction
+        return found
+
+    def _answers_of_model(
+        self, pairs: Sequence[tuple[PreparedJob, AcceleratorSpec]]
+    ) -> list[Prediction]:
+        found: list[Prediction] = []
+        for start in range(0, len(pairs), _AT_ONCE):
+            go_on()
+            some = pairs[start : start + _AT_ONCE]
+            found += self.model.predict([learned_step(*pair) for pair in some])
         return found
 
     def _sisters(self, spec: AcceleratorSpec) -> tuple[AcceleratorSpec, ...]:

@@ -1,6 +1,6 @@
 """On which terms a request captures: for whom, what it may take, whether it may wait at all.
 
-And whether anybody still waits for what a thread works on.
+And whether anybody still waits for what a thread works on, and it may go on.
 """
 
 from __future__ import annotations
@@ -175,6 +175,27 @@ class AbandonedError(Exception):
 
 #: Tells whether anybody waits for what is worked on; entered where it is taken in.
 IS_WANTED: ContextVar[Callable[[], bool]] = ContextVar("is_wanted", default=lambda: True)
+
+
+class TooMuchWorkError(Exception):
+    """What is worked on has computed for longer than it may."""
+
+
+#: Does nothing, or raises where what is worked on shall end; entered by whoever runs it.
+GOES_ON: ContextVar[Callable[[], None]] = ContextVar("goes_on", default=lambda: None)
+
+
+def go_on() -> None:
+    """Go on with what may take long; called between its parts, outside of all locks.
+
+    Raises
+    ------
+    AbandonedError
+        Nobody waits for it any more.
+    TooMuchWorkError
+        It has computed for longer than it may.
+    """
+    GOES_ON.get()()
 
 
 def wanted_within(event: Event, timeout_s: float | None = None) -> bool:

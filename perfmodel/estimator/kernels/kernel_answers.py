@@ -18,6 +18,7 @@ from perfmodel.client.answers import KernelAnswer
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError, PerfModelError
+from perfmodel.estimator.jobs.capture_terms import go_on
 from perfmodel.estimator.kernels.kernel_question import KernelQuestion, KernelsQuestion
 from perfmodel.features.kernels.kernel_calls import kernel_calls
 from perfmodel.features.kernels.kernel_columns import KernelRoofline, kernel_roofline
@@ -283,6 +284,7 @@ def answer_kernels(asked: KernelsQuestion, model: KernelModel, catalog: Catalog)
     kernels = [(i, one) for i, one in enumerate(asked.kernels) if isinstance(one, KernelQuestion)]
     known = [(j, one) for j, one in enumerate(specs) if isinstance(one, AcceleratorSpec)]
     for (i, kernel), (j, spec) in product(kernels, known):
+        go_on()
         if not kernel.is_collective:
             alone[i, j] = i, kernel, spec
             continue

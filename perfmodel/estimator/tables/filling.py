@@ -20,6 +20,7 @@ from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.job_types.job_type_answers import type_estimate, type_steps
+from perfmodel.estimator.jobs.capture_terms import go_on
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cell, CellStep, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
@@ -163,6 +164,7 @@ class Filling:
             jobs = [job for row in rows if (job := self._prepared[row]) is not None]
             predictions = [self._predictions[row] for row in rows]
             for _, columns in sorted(by_column.items()):
+                go_on()
                 replicas = ReplicaColumns.of([one for at in columns if (one := self.resolved[at])])
                 steps = replicated_steps(jobs, predictions, replicas)
                 self._put(rows, columns, jobs, steps, replicas)
@@ -262,6 +264,7 @@ class Filling:
         errors: Errors = []
         seen = seen_by_type(self._core, jobs, observations)
         for row, job in jobs.items() if asked else ():
+            go_on()
             try:
                 of_type = ObservedJobType.of(self._core, job, seen[row], strangers, told)
                 steps = type_steps(of_type, placements, beside)
@@ -302,6 +305,7 @@ class Filling:
                 predictions = [one for one in known if one is not None]
                 if len(predictions) < len(known):
                     continue
+                go_on()
                 try:
                     step = captured_step(Cell(job, placement, predictions, beside))
                     memory = tightest_memory(job, placement, step.neighbour_bytes, bounds)

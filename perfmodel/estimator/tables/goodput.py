@@ -123,7 +123,8 @@ class BatchRoom:
     def most_samples(self) -> tuple[int, int]:
         """Return the largest micro-batch that is taken to fit, of one and of several in a step.
 
-        Memory is taken as affine through the job's own batch and four times of it.
+        Memory is taken as affine through the job's own batch and four times of it, or a quarter
+        where that is more than may be asked about.
         """
         one, several = (self._most(micro_batches) for micro_batches in (1, 2))
         return one, several
@@ -137,7 +138,8 @@ class BatchRoom:
         return (fewer, most[1]) if micro_batches == 1 else (most[0], fewer)
 
     def _most(self, micro_batches: int) -> int:
-        first, other = self.own.job.batch_size, _FAR * self.own.job.batch_size
+        first = self.own.job.batch_size
+        other = _FAR * first if _FAR * first <= MAX_COUNT else first // _FAR
         here, there = (self._room(batch, micro_batches) for batch in (first, other))
         most = max(int(first + here / max((here - there) / (other - first), 1.0)), 0)
         return tight_of(self.observed).fewer_samples(self.placement, micro_batches, most)

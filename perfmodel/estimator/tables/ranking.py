@@ -14,6 +14,7 @@ from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.job_types.job_type_answers import VERSION
+from perfmodel.estimator.jobs.capture_terms import go_on
 from perfmodel.estimator.tables.filling import Filling, fill
 from perfmodel.estimator.tables.goodput import best_goodput, best_goodput_of_type
 from perfmodel.graph.job import Job
@@ -129,6 +130,7 @@ def rank_placements(
     ranked: list[Ranked] = []
     for at, placement in enumerate(filled.resolved):
         if placement is not None and at not in errors:
+            go_on()
             try:
                 ranked.append(_one(core, filled, placement, question, at))
             except PerfModelError as error:

@@ -22,6 +22,7 @@ from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed_job import ObservedJob, observed_job
 from perfmodel.estimator.evidence.strangers import Strangers
 from perfmodel.estimator.evidence.told_jobs import ToldJobs
+from perfmodel.estimator.jobs.capture_terms import go_on
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.job import Job
@@ -143,6 +144,7 @@ def observed_by_row(
     errors: Errors = []
     of_job = partial(observed_job, core, strangers=strangers, told=told)
     for family in rows.values():
+        go_on()
         try:
             found |= _of_family(of_job, prepared, family, _seen_of(observations, family))
         except PerfModelError:
@@ -237,13 +239,15 @@ def attempt(action: Callable[[Any], Any], inputs: Sequence[Any]) -> tuple[list[A
     results: list[Any] = []
     errors: Errors = []
     for position, item in enumerate(inputs):
+        go_on()
         result = None
         try:
             if isinstance(item, PerfModelError):
                 raise item
             result = action(item)
         except PerfModelError as error:
-            errors.append((position, error))
+            # A traceback holds all that was at hand where it was raised.
+            errors.append((position, error.with_traceback(None)))
         results.append(result)
     return results, errors
 

@@ -25,6 +25,7 @@ from perfmodel.estimator.jobs.step_facts import facts_to_keep
 from perfmodel.graph.canonical import to_json
 from perfmodel.graph.ir import is_unread
 from perfmodel.graph.job import Job
+from perfmodel.json_values import MAX_COUNT
 from perfmodel.types import Mode
 
 pytest.importorskip("torch")
@@ -138,6 +139,15 @@ def test_a_child_that_dies_is_replaced(child: CaptureChild) -> None:
     assert child._child is not None
     os.kill(child._child.pid, signal.SIGKILL)
     child._child.wait()
+    assert captured(child, MLP).graph.nodes
+
+
+def test_a_job_that_cannot_be_read_ends_no_child(child: CaptureChild) -> None:
+    captured(child, MLP)
+    before = child._child
+    with pytest.raises(InvalidInputError, match="batch_size must be"):
+        captured(child, replace(MLP, batch_size=MAX_COUNT + 1))
+    assert child._child is before
     assert captured(child, MLP).graph.nodes
 
 

@@ -12,10 +12,12 @@ from perfmodel.client.answers import Batch
 from perfmodel.devices.catalog import Catalog
 from perfmodel.estimator.facade import Estimator
 from perfmodel.estimator.jobs.capture import capture_in_process
+from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.estimator.tables.ranking import Criterion, Ranked, RankQuestion
 from perfmodel.graph.job import Job
+from perfmodel.json_values import MAX_COUNT
 from perfmodel.placement.calibration.observation import RAN_OUT_S, Observation
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.types import Mode, Precision
@@ -50,6 +52,24 @@ UNEQUAL = {
     "nodes": [{"accelerator": "A10", "count": 2}, {"accelerator": "T4", "count": 2}],
     "network": "eth-25g",
 }
+
+
+def test_no_batch_is_asked_about_that_no_job_may_state() -> None:
+    asked: list[int] = []
+
+    def noting(job: Job) -> CapturedStep:
+        asked.append(job.batch_size)
+        return capture_in_process(job)
+
+    estimator = Estimator(
+        accelerators=Catalog.default(),
+        model=AnalyticalModel(),
+        graphs=GraphLibrary(capture=noting),
+    )
+    question = RankQuestion(by=Criterion.GOODPUT)
+    huge = replace(TEXT, batch_size=MAX_COUNT)
+    estimator.rank(huge, [parse_placement("A10")], question)
+    assert max(asked) == MAX_COUNT
 
 
 @pytest.fixture(scope="module")

@@ -84,6 +84,17 @@ def test_kinds_that_differ_have_no_usual_precision(shared: TestClient) -> None:
     assert found["usual_precision"] == "fp32"
 
 
+@pytest.mark.parametrize("route", ["placements", "rank"])
+def test_what_is_told_one_by_one_is_asked_for_by_the_ten_thousand(
+    shared: TestClient, route: str
+) -> None:
+    job = {"model": "timm/resnet50", "mode": "training", "batch_size": 8}
+    question = {"placements": ["T4"] * 10_001, **({"job": job} if route == "rank" else {})}
+    response = shared.post(f"/v1/{route}", json=question)
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["pointer"] == "/placements"
+
+
 @pytest.mark.parametrize("body", [{}, {"placements": []}, {"placements": "T4"}, {"jobs": []}])
 def test_a_bad_question_is_refused(shared: TestClient, body: Any) -> None:
     assert shared.post("/v1/placements", json=body).status_code == 422

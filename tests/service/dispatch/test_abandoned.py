@@ -8,14 +8,21 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import orjson
 import pytest
 from held_service import HeldService, held_service, one_or_another
 from waiting import PATIENCE_S, until
 
-from perfmodel.estimator.jobs.capture_terms import TERMS, CaptureBudget, CaptureTerms
+from perfmodel.errors import InvalidInputError
+from perfmodel.estimator.jobs.capture_terms import (
+    TERMS,
+    AbandonedError,
+    CaptureBudget,
+    CaptureTerms,
+    go_on,
+)
 from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.graph.job import Job
@@ -158,6 +165,75 @@ def test_what_has_not_begun_gives_its_room_to_others() -> None:
     assert first.result(PATIENCE_S) and last.result(PATIENCE_S) == "answered"
     until(lambda: not threads.count)
     threads.close()
+
+
+def for_ever() -> Never:
+    while True:
+        go_on()
+
+
+def test_what_computes_ends_where_its_caller_has_gone() -> None:
+    threads = ThreadPool("some", Metrics(), workers=1, most=2)
+
+    async def hanging_up() -> None:
+        asked = asyncio.create_task(threads.run(for_ever))
+        await asyncio.sleep(0.05)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        assert await threads.run(lambda: "answered") == "answered"
+
+    asyncio.run(hanging_up())
+    threads.close()
+
+
+def test_what_is_cancelled_computes_on_until_it_is_given_up() -> None:
+    threads = ThreadPool("some", Metrics(), workers=1, most=2)
+    work = threads.submit(for_ever)
+    until(lambda: not work.cancel() and threads.count)
+    with pytest.raises(TimeoutError):
+        work.result(0.05)
+    work.give_up()
+    with pytest.raises(AbandonedError):
+        work.result(PATIENCE_S)
+    threads.close()
+
+
+def test_what_computes_for_longer_than_it_may_is_refused() -> None:
+    threads = ThreadPool("some", Metrics(), workers=1, most=2, most_s=0.05)
+    with pytest.raises(InvalidInputError, match=r"0\.05 s of computing"):
+        threads.submit(for_ever).result(PATIENCE_S)
+    # Each has that time for itself.
+    assert threads.submit(go_on).result(PATIENCE_S) is None
+    threads.close()
+
+
+JOB_TYPES = [{"job_type": f"type-{n}", "mode": "training", "batch_size": 8} for n in range(50)]
+SPLIT = [{"nodes": [{"accelerator": "A10", "count": n + 2}], "fraction": 0.5} for n in range(50)]
+
+
+@pytest.mark.parametrize(
+    ("path", "question"),
+    [
+        ("matrix", {"jobs": JOB_TYPES, "placements": ["A10"]}),
+        ("matrix", {"jobs": [job(1)], "placements": SPLIT}),
+        ("rank", {"job": JOB_TYPES[0], "placements": SPLIT}),
+        (
+            "kernels",
+            {
+                "kernels": [{"op": "all_reduce", "shape": {"size_bytes": 1e6, "ranks": 8}}] * 50,
+                "accelerators": ["A10"],
+            },
+        ),
+    ],
+    ids=["job types", "cells", "ranking", "kernels"],
+)
+def test_a_question_may_take_so_much_of_a_core(
+    tmp_path: Path, path: str, question: dict[str, Any]
+) -> None:
+    with held_service(tmp_path, answer_time_s=1e-4) as service:
+        problem = service.ask(path, 422, **question)
+        assert "0.0001 s of computing" in problem["detail"]
 
 
 def test_a_shipped_graph_is_never_behind_captures() -> None:

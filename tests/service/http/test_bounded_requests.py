@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
 from waiting import PATIENCE_S, until
 
 pytest.importorskip("httptools")
@@ -45,8 +46,19 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": text})
 
 
-def serving(http: Any) -> Iterator[int]:
-    config = uvicorn.Config(echo, port=0, http=http, log_level="critical", lifespan="off")
+#: More than the system keeps for a connection.
+LARGE = 64 * 2**20
+
+
+async def large(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer with very much, whatever is asked."""
+    headers = [(b"content-length", str(LARGE).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": bytes(LARGE)})
+
+
+def serving(http: Any, app: Any = echo) -> Iterator[int]:
+    config = uvicorn.Config(app, port=0, http=http, log_level="critical", lifespan="off")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
     thread.start()
@@ -64,6 +76,74 @@ def port() -> Iterator[int]:
 @pytest.fixture(scope="module")
 def hurried() -> Iterator[int]:
     yield from serving(Hurried)
+
+
+@pytest.fixture(scope="module")
+def generous() -> Iterator[int]:
+    yield from serving(Hurried, large)
+
+
+def fetched(port: int, pause_s: float, at_once: int) -> int:
+    """Fetch an answer with pauses, and return how much of it came."""
+    found = 0
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
+        connection.sendall(BEGUN + b"\r\n")
+        try:
+            while found < LARGE:
+                time.sleep(pause_s)
+                part = connection.recv(at_once, socket.MSG_WAITALL)
+                if not part:
+                    break
+                found += len(part)
+        except ConnectionResetError:
+            pass
+    return found
+
+
+def test_an_answer_that_nobody_fetches_is_not_kept(generous: int) -> None:
+    assert fetched(generous, 5 * Hurried.patience_s, LARGE) < LARGE
+
+
+def test_an_answer_that_is_fetched_slowly_comes_whole(generous: int) -> None:
+    assert fetched(generous, Hurried.patience_s / 4, 2**21) >= LARGE
+
+
+class Gone(asyncio.Transport):
+    """A transport whose caller has gone, as ``uvloop`` has it."""
+
+    def is_closing(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> None:
+        raise RuntimeError("the handler is closed")
+
+    def close(self) -> None:
+        pass
+
+
+def test_an_answer_to_who_has_just_gone_is_no_defect() -> None:
+    failed: list[RuntimeError] = []
+
+    async def noting(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await echo(scope, receive, send)
+        except RuntimeError as error:
+            failed.append(error)
+
+    async def answering() -> None:
+        config = uvicorn.Config(noting, http=BoundedRequests, lifespan="off", log_level="critical")
+        config.load()
+        asked = BoundedRequests(config=config, server_state=ServerState(), app_state={})
+        asked.connection_made(Gone())
+        asked.data_received(BEGUN + b"Content-Length: 0\r\n\r\n")
+        assert asked.cycle is not None
+        async with asyncio.timeout(PATIENCE_S):
+            while asked.tasks or not asked.cycle.response_started:
+                await asyncio.sleep(0)
+        asked.connection_lost(None)
+
+    asyncio.run(answering())
+    assert not failed
 
 
 def talk(port: int, *pieces: bytes) -> bytes:

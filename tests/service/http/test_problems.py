@@ -17,6 +17,10 @@ PLACE = "A100-SXM4-80GB"
 GRAPH_JOB = {"graph": "ab", "mode": "inference", "batch_size": 1}
 TENSOR = {"nodes": [{"accelerator": "A10", "count": 2}], "plan": {"tensor": 2}}
 NODE = "/placement/nodes/0"
+ADAPTS = {
+    "gradient_noise_scale": 1.0, "initial_batch_size": 1, "batch_size_bounds": [1, 2],
+    "most_accumulation": 2**24,
+}  # fmt: skip
 MEMBERS = {"type", "title", "status", "detail", "errors", "did_you_mean", "error"}
 
 
@@ -71,6 +75,7 @@ BAD: list[tuple[str, Any, str, list[str]]] = [
     ("true is no number", _job(batch_size=True), "/job/batch_size", []),
     ("huge batch size", _job(batch_size=10**30), "/job/batch_size", []),
     ("text batch size", _job(batch_size="64"), "/job/batch_size", []),
+    ("micro-batches without end", _job(adaptation=ADAPTS), "/job/adaptation/most_accumulation", []),
     ("unknown mode", _job(mode="trainning"), "/job/mode", ["training"]),
     ("unknown precision", _job(precision="fp12"), "/job/precision", ["fp32", "fp16"]),
     ("unknown model", _job(model="timm/resnet5O"), "/job/model", ["timm/resnet50"]),
@@ -263,6 +268,13 @@ def test_what_everybody_may_list_is_told_by_its_name(client: TestClient) -> None
     assert "'A100-SXM4-80GB'" in misspelt
     price = check_problem(client.delete("/v1/prices/A100"), 404)["detail"]
     assert price == "No price of A100-SXM4-40GB was set."
+
+
+def test_what_a_caller_wrote_is_not_repeated_at_length(client: TestClient) -> None:
+    question = {"job": JOB, "accelerator": "A10", "network": "x" * 100_000}
+    response = client.post("/v1/curve", json=question)
+    assert check_problem(response, 422)["detail"].startswith("Unknown network 'xxx")
+    assert len(response.content) < 20_000
 
 
 def test_a_missing_item_is_told_from_a_missing_route(client: TestClient) -> None:

@@ -185,6 +185,26 @@ def test_a_service_that_ends_hands_its_work_on(app: FastAPI, monkeypatch: Any) -
     assert (left.state.value, left.attempts) == ("waiting", 0)
 
 
+def test_what_is_forgotten_is_not_worked_on(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    async def endless(*args: Any) -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(client.app.state.dispatcher, "matrix", endless)  # type: ignore[attr-defined]
+    place = client.post("/v1/matrix", json=MATRIX, headers=LATER).headers["location"]
+    assert begun.wait(PATIENCE_S)
+    assert client.delete(place).status_code == 204
+    assert ended.wait(PATIENCE_S)
+    assert client.get(place).status_code == client.delete(place).status_code == 404
+
+
 def test_what_there_is_no_room_for_is_tried_again(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
