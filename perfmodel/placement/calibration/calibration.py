@@ -45,7 +45,7 @@ from perfmodel.placement.calibration.residual_prior import ResidualPrior, fitted
 from perfmodel.placement.calibration.step_cells import StepCells
 from perfmodel.placement.calibration.step_response import Response
 
-#: Cells that are weighed together: the time of it grows with their cube.
+#: Cells that are weighed together where somebody waits: the time of it grows with their cube.
 MOST_TOGETHER = 200
 #: A residual that is less probable beside the others does not answer.
 _LEAST_SHARE = 0.05
@@ -99,7 +99,9 @@ class Calibration:
         return SingleSteps(self.weighed)
 
 
-def calibrate(observed: ObservedSteps, prior: ResidualPrior | None = None) -> Calibration:
+def calibrate(
+    observed: ObservedSteps, prior: ResidualPrior | None = None, *, most: int | None = None
+) -> Calibration:
     """Calibrate a job by its observed steps.
 
     Parameters
@@ -109,9 +111,11 @@ def calibrate(observed: ObservedSteps, prior: ResidualPrior | None = None) -> Ca
         may be among them and count by what they share.
     prior : ResidualPrior or None
         The fitted one by default.
+    most : int or None
+        Cells that are weighed together; None: as many as answers have time for.
     """
     known, every = prior or fitted_prior(), observed.pooled()
-    together = spread_rows(every.cells, MOST_TOGETHER)
+    together = spread_rows(every.cells, most or MOST_TOGETHER)
     rows, lone = every.take(together), None
     if not together.all():
         lone = LoneCells(observed=every.take(~together), noise=known.noise)

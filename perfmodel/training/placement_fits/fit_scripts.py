@@ -144,7 +144,7 @@ def _gap(
     alone: Mapping[Group, Measured], prior: ResidualPrior, sds: Mapping[Field, float]
 ) -> ScriptGap:
     steps = ObservedSteps.join([one.steps for one in alone.values()])
-    posterior = calibrate(steps, prior)
+    posterior = calibrate(steps, prior, most=len(steps.cells))
     jobs: dict[str, set[str]] = {}
     for one in alone.values():
         for machine in one.steps.cells.machine.tolist():
@@ -166,7 +166,8 @@ def _links(
         return found
     beside = [alone[group] for group in together if group in alone]
     steps = ObservedSteps.join([one.steps for one in (*together.values(), *beside)])
-    posterior, seen = calibrate(steps, prior), steps.cells
+    # All of them count, whatever time it takes.
+    posterior, seen = calibrate(steps, prior, most=len(steps.cells)), steps.cells
     placements = np.stack([seen.ranks, seen.hosts, seen.largest_share])
     several = seen.ranks > 1
     places = zip(seen.machine[several].tolist(), seen.fabric[several].tolist(), strict=True)

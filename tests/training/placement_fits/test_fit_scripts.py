@@ -8,6 +8,7 @@ import calibration_world as world
 import numpy as np
 import pytest
 
+from perfmodel.placement.calibration import calibration
 from perfmodel.placement.calibration.residual_prior import ResidualPrior
 from perfmodel.placement.calibration.script_gap import ScriptGap
 from perfmodel.placement.calibration.step_response import Field
@@ -98,6 +99,16 @@ def test_links_are_as_slow_as_their_jobs_found_them():
         assert 1.0 < link.mean(*place)[Field.COMMUNICATION] < 1.6
     # Devices are learned from steps on one accelerator, with or without links.
     assert gap.machines == fit_gap(steps_alone(jobs), START).machines
+
+
+def test_a_fit_weighs_all_of_its_steps_together(monkeypatch: pytest.MonkeyPatch):
+    jobs = communicating(logged=True)
+    every = fit_gap(steps_alone(jobs), START, steps_together(jobs))
+    # As many as an answer waits for are no matter of a fit.
+    monkeypatch.setattr(calibration, "MOST_TOGETHER", 9)
+    few = fit_gap(steps_alone(jobs), START, steps_together(jobs))
+    assert few.links == every.links
+    assert few.machines == every.machines
 
 
 def test_without_a_log_of_synchronisation_links_are_left_alone():
