@@ -42,10 +42,10 @@ CLIENT_CLOSED_REQUEST = 499
 #: Seconds after which a caller that was turned away may try again.
 RETRY_AFTER_S = 1
 
-#: What may be asked again as it is, a little later.
 #: Characters of one text of a problem.
 _MOST_TEXT = 4_000
 
+#: What may be asked again as it is, a little later.
 _RETRIED = (
     HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT,
 )  # fmt: skip
