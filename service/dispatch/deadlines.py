@@ -96,7 +96,9 @@ class Deadlines:
             except AbandonedError:
                 continue  # all who waited for it before had gone just as this one came
             except ClientDisconnect:
-                end = work.future.give_up
+                # What goes on in a round was promised to one who waited before.
+                if work.future.pool is not None:
+                    end = work.future.give_up
                 raise
             finally:
                 work.waiting.remove(options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
@@ -13,9 +14,10 @@ from typing import Any, Never
 import orjson
 import pytest
 from held_service import HeldService, held_service, one_or_another
+from starlette.requests import ClientDisconnect
 from waiting import PATIENCE_S, until
 
-from perfmodel.errors import InvalidInputError
+from perfmodel.errors import InvalidInputError, NotInTimeError
 from perfmodel.estimator.jobs.capture_terms import (
     TERMS,
     AbandonedError,
@@ -26,10 +28,12 @@ from perfmodel.estimator.jobs.capture_terms import (
 from perfmodel.estimator.jobs.captured_step import CapturedStep
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.graph.job import Job
-from service.answering.lanes import attended_lanes, unattended_lanes
+from service.answering.lanes import Lanes, attended_lanes, unattended_lanes
+from service.answering.questions import Options
 from service.answering.request_terms import RequestTerms, while_connected
 from service.answering.thread_pool import ThreadPool
 from service.dispatch.background_rounds import BackgroundRounds
+from service.dispatch.deadlines import Deadlines
 from service.http.errors import CLIENT_CLOSED_REQUEST, OverloadedError
 from service.metrics.registry import Metrics
 
@@ -298,6 +302,45 @@ def test_one_key_brings_half_of_what_nobody_waits_for() -> None:
         assert len(added("other", 100)) == 100
 
     in_rounds(asking)
+
+
+def test_who_hangs_up_ends_nothing_that_another_was_promised() -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def computing() -> str:
+        begun.set()
+        while not ended.is_set():
+            go_on()
+        return "answered"
+
+    async def gone() -> Any:
+        return {"type": "http.disconnect"}
+
+    async def unsent(message: Any) -> None:
+        pytest.fail(f"nobody is there for {message}")
+
+    async def asking(rounds: BackgroundRounds, attended: ThreadPool) -> None:
+        deadlines = Deadlines(Lanes(attended), rounds)
+        with pytest.raises(NotInTimeError, match="ask again"):
+            await deadlines.wait(_within(0.0), "asked", computing)
+        await asyncio.to_thread(begun.wait, PATIENCE_S)
+
+        async def hanging_up(scope: Any, receive: Any, send: Any) -> None:
+            await deadlines.wait(_within(PATIENCE_S), "asked", computing)
+
+        scope = {"type": "http", "method": "POST", "headers": []}
+        with pytest.raises(ClientDisconnect):
+            await RequestTerms(hanging_up, most=CaptureBudget())(scope, gone, unsent)
+        await asyncio.sleep(0.05)
+        assert deadlines.under_way == 1
+        asyncio.get_running_loop().call_later(0.05, ended.set)
+        assert await deadlines.wait(_within(PATIENCE_S), "asked", pytest.fail) == "answered"
+
+    in_rounds(asking)
+
+
+def _within(seconds: float) -> Options:
+    return Options(until_s=time.monotonic() + seconds, deadline_ms=1e3 * seconds)
 
 
 def test_a_caller_is_forgotten_with_its_request() -> None:
