@@ -47,6 +47,9 @@ def test_norms_activations_and_additions_join_their_convolution() -> None:
     first, second = kernels.elements.tolist()
     assert first == pytest.approx(256 + 576 + 256, abs=4 * 8)
     assert second == pytest.approx(256 + 576 + 256 + 256, abs=4 * 8)
+    # The image and weights are given; the second writes what the first does not.
+    assert kernels.given[0] == pytest.approx(256 + 576, abs=4 * 8)
+    assert kernels.given[1] == pytest.approx(576 + 256, abs=4 * 8)
     assert kernels.is_known
 
 
