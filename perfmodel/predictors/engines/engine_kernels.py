@@ -7,7 +7,8 @@ Four rewritings, as engines publish them:
 * activations, additions, casts and other elementwise work join the kernel that wrote the latest
   of their operands (for products: its epilogue), so that only what leaves a kernel is traffic;
 * the softmax between two batched products joins them: fused attention;
-* what is left is counted in elements, not bytes: how wide one is, the engine chooses.
+* what is left is counted in elements, not bytes: how wide one is, the engine chooses. Of a table no
+  more is read than its operator moves: the rows that are looked up.
 
 Left out: horizontal fusion of products that read one tensor, and formats padded to vectors.
 """
@@ -163,7 +164,7 @@ def _crossing(
     outside = (reader >= 0) & (source != reader)
     # A storage that several nodes of a kernel read is fetched once.
     pair = np.stack([reader[outside], storage[flow.in_tensor[outside]]])
-    read_size = size[flow.in_tensor[outside]]
+    read_size = _read_elements(graph, table, size)[outside]
     read = _largest_of_pairs(pair, read_size, count)
     given = source[outside] < 0
     of_given = _largest_of_pairs(pair[:, given], read_size[given], count)
@@ -175,6 +176,17 @@ def _crossing(
     out = (leaving | ~read_at_all)[flow.out_node] & (kernel[flow.out_node] >= 0)
     pair = np.stack([kernel[flow.out_node[out]], storage[flow.out_tensor[out]]])
     return read, of_given, _largest_of_pairs(pair, size[flow.out_tensor[out]], count)
+
+
+def _read_elements(graph: Graph, table: NodeTable, size: FloatArray) -> FloatArray:
+    """Return how many elements of each operand its node reads, one entry per operand."""
+    flow, node, tensor = table.flow, table.flow.in_node, table.flow.in_tensor
+    written = np.bincount(
+        flow.out_node, weights=table.size_bytes[flow.out_tensor], minlength=table.node_count
+    )
+    read_bytes = np.maximum(table.traffic_bytes - written, 0.0)[node]
+    width = table.size_bytes[tensor] / np.maximum(size[tensor], 1.0)
+    return np.minimum(size[tensor], read_bytes / np.maximum(width, 1e-9))
 
 
 def _largest_of_pairs(pair: IntArray, size: FloatArray, count: int) -> FloatArray:

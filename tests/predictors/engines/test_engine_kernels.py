@@ -103,3 +103,11 @@ class _CastInput(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y: torch.Tensor = self.linear(x.half())
         return y
+
+
+def test_of_a_table_the_rows_that_are_looked_up_are_read() -> None:
+    table = nn.Embedding(10_000, 16).to("meta")
+    words = torch.zeros(4, 3, dtype=torch.int64, device="meta")
+    kernels = engine_kernels(_graph(table, words))
+    # Twelve rows of 16 in and out, beside the twelve words, which are twice as wide.
+    assert kernels.elements.sum() == pytest.approx(2 * 12 * 16 + 12, abs=2 * 12)
