@@ -7,7 +7,8 @@ Four rewritings, as engines publish them:
 * activations, additions, casts and other elementwise work join the kernel that wrote the latest
   of their operands (for products: its epilogue), so that only what leaves a kernel is traffic;
 * the softmax between two batched products joins them: fused attention;
-* what is left is counted in elements, not bytes: how wide one is, the engine chooses.
+* what is left is counted in elements, not bytes: how wide one is, the engine chooses. Of a table no
+  more is read than its operator moves: the rows that are looked up.
 
 Left out: horizontal fusion of products that read one tensor, and formats padded to vectors.
 """
@@ -56,6 +57,8 @@ class EngineKernels:
         Of matrix work; what joins a kernel is hidden behind its traffic.
     elements : ndarray, shape (kernels,)
         Read from other kernels or from outside, and written for them.
+    given : ndarray, shape (kernels,)
+        Those of them that no kernel writes: weights, inputs, kept keys and values.
     is_convolution : ndarray of bool, shape (kernels,)
         Whether matrix units do the work as a convolution.
     is_known : bool
@@ -64,6 +67,7 @@ class EngineKernels:
 
     flops: FloatArray
     elements: FloatArray
+    given: FloatArray
     is_convolution: BoolArray
     is_known: bool
 
@@ -82,14 +86,15 @@ def _rewritten(graph: Graph, table: NodeTable) -> EngineKernels:
     classes = np.asarray(table.cost.op_class, dtype=np.int64)
     kernel = kernel_of_nodes(graph, table, classes.tolist())
     count = len(classes)
-    elements = _crossing(graph, table, kernel, count)
+    read, given, written = _crossing(graph, table, kernel, count)
     flops = np.where(np.isin(classes, list(_PRODUCTS)), table.cost.flops, 0.0)
     runs = kernel >= 0
     work = np.bincount(kernel[runs], weights=flops[runs], minlength=count).astype(np.float64)
     heads = np.unique(kernel[runs])
     return EngineKernels(
         flops=work[heads],
-        elements=elements[heads],
+        elements=(read + written)[heads],
+        given=given[heads],
         is_convolution=classes[heads] == _CONVOLUTION,
         is_known=_is_known(table, classes),
     )
@@ -140,8 +145,16 @@ def _joins(op: str, own: int, head: int, writer: int) -> bool:
     return own == _MATMUL and head == _MATMUL and writer == _SOFTMAX
 
 
-def _crossing(graph: Graph, table: NodeTable, kernel: IntArray, count: int) -> FloatArray:
-    """Return the elements that every kernel reads from outside it and writes for others."""
+def _crossing(
+    graph: Graph, table: NodeTable, kernel: IntArray, count: int
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the elements that every kernel reads from outside it and writes for others.
+
+    Returns
+    -------
+    read, given, written : ndarray, shape (nodes,)
+        All that it reads, what no kernel wrote of that, and what it writes.
+    """
     flow = table.flow
     size = np.array([float(tensor.element_count) for tensor in graph.tensors])
     storage = np.array([tensor.storage for tensor in graph.tensors], dtype=np.int64)
@@ -151,7 +164,10 @@ def _crossing(graph: Graph, table: NodeTable, kernel: IntArray, count: int) -> F
     outside = (reader >= 0) & (source != reader)
     # A storage that several nodes of a kernel read is fetched once.
     pair = np.stack([reader[outside], storage[flow.in_tensor[outside]]])
-    reads = _largest_of_pairs(pair, size[flow.in_tensor[outside]], count)
+    read_size = _read_elements(graph, table, size)[outside]
+    read = _largest_of_pairs(pair, read_size, count)
+    given = source[outside] < 0
+    of_given = _largest_of_pairs(pair[:, given], read_size[given], count)
     leaving = np.zeros(count, dtype=np.bool_)
     leaving[flow.in_writer[written & outside]] = True
     read_at_all = np.zeros(count, dtype=np.bool_)
@@ -159,7 +175,18 @@ def _crossing(graph: Graph, table: NodeTable, kernel: IntArray, count: int) -> F
     read_at_all[flow.in_writer[written & (reader >= 0)]] = True
     out = (leaving | ~read_at_all)[flow.out_node] & (kernel[flow.out_node] >= 0)
     pair = np.stack([kernel[flow.out_node[out]], storage[flow.out_tensor[out]]])
-    return reads + _largest_of_pairs(pair, size[flow.out_tensor[out]], count)
+    return read, of_given, _largest_of_pairs(pair, size[flow.out_tensor[out]], count)
+
+
+def _read_elements(graph: Graph, table: NodeTable, size: FloatArray) -> FloatArray:
+    """Return how many elements of each operand its node reads, one entry per operand."""
+    flow, node, tensor = table.flow, table.flow.in_node, table.flow.in_tensor
+    written = np.bincount(
+        flow.out_node, weights=table.size_bytes[flow.out_tensor], minlength=table.node_count
+    )
+    read_bytes = np.maximum(table.traffic_bytes - written, 0.0)[node]
+    width = table.size_bytes[tensor] / np.maximum(size[tensor], 1.0)
+    return np.minimum(size[tensor], read_bytes / np.maximum(width, 1e-9))
 
 
 def _largest_of_pairs(pair: IntArray, size: FloatArray, count: int) -> FloatArray:

@@ -4,12 +4,20 @@ A kernel of F operations and N elements of b bytes takes the longest of three ti
 
 .. math::
 
-    t = \left( \left(\frac{F}{e P}\right)^p + \left(\frac{b N s}{m W}\right)^p
-        + \left(\frac{(j_f b F + j_b b N s) \, q^{y - 2020}}{T}\right)^p \right)^{1/p} + l
+    t = \left( \left(\frac{F}{e P}\right)^p + \left(\frac{b M}{m W}\right)^p
+        + \left(\frac{(j_f b F + j_b b M) \, q^{y - 2020}}{T}\right)^p \right)^{1/p} + l
 
 with the peak P of the type, the bandwidth W, the power limit T and the year y of the device. A
 share s of the traffic reaches memory, :math:`s = 1 / (1 + C / c)` for a cache of C bytes: engines
-choose batches and orders that keep much in it. The third time is that of energy: cards with a low
+choose batches and orders that keep much in it. What no kernel of the step writes (weights, inputs,
+kept keys and values: G of the elements of a kernel) is read anew in each step, and of all that a
+step is given a cache has no more than C bytes left of the step before:
+
+.. math::
+
+    M = s N + \max\left(0, \; 1 - \frac{C}{b \sum G} - s\right) G
+
+The third time is that of energy: cards with a low
 limit for their peak lower their clocks, and chips of later years need less for the same work.
 
 Seven numbers beside p and l are learned; none is of a device.
@@ -111,7 +119,11 @@ class EngineLaw:
         self, kernels: EngineKernels, spec: AcceleratorSpec, width: float
     ) -> npt.NDArray[np.float64]:
         """Return the bytes of each kernel that reach memory."""
-        return kernels.elements * width / (1.0 + (spec.cache_bytes or 0.0) / self.cache_bytes)
+        cache = spec.cache_bytes or 0.0
+        share = 1.0 / (1.0 + cache / self.cache_bytes)
+        given = float(kernels.given.sum()) * width
+        fresh = max(0.0, 1.0 - cache / given - share) if given > 0 else 0.0
+        return width * (share * kernels.elements + fresh * kernels.given)
 
 
 def is_covered(spec: AcceleratorSpec, precision: Precision) -> bool:

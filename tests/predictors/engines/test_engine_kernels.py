@@ -47,6 +47,9 @@ def test_norms_activations_and_additions_join_their_convolution() -> None:
     first, second = kernels.elements.tolist()
     assert first == pytest.approx(256 + 576 + 256, abs=4 * 8)
     assert second == pytest.approx(256 + 576 + 256 + 256, abs=4 * 8)
+    # The image and weights are given; the second writes what the first does not.
+    assert kernels.given[0] == pytest.approx(256 + 576, abs=4 * 8)
+    assert kernels.given[1] == pytest.approx(576 + 256, abs=4 * 8)
     assert kernels.is_known
 
 
@@ -100,3 +103,11 @@ class _CastInput(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y: torch.Tensor = self.linear(x.half())
         return y
+
+
+def test_of_a_table_the_rows_that_are_looked_up_are_read() -> None:
+    table = nn.Embedding(10_000, 16).to("meta")
+    words = torch.zeros(4, 3, dtype=torch.int64, device="meta")
+    kernels = engine_kernels(_graph(table, words))
+    # Twelve rows of 16 in and out, beside the twelve words, which are twice as wide.
+    assert kernels.elements.sum() == pytest.approx(2 * 12 * 16 + 12, abs=2 * 12)

@@ -19,10 +19,11 @@ LAW = EngineLaw(
 )  # fmt: skip
 
 
-def _kernel(flops: float, elements: float) -> EngineKernels:
+def _kernel(flops: float, elements: float, given: float = 0.0) -> EngineKernels:
     return EngineKernels(
         flops=np.array([flops]),
         elements=np.array([elements]),
+        given=np.array([given]),
         is_convolution=np.array([False]),
         is_known=True,
     )
@@ -53,9 +54,36 @@ def test_a_type_without_units_is_computed_as_it_stands_in() -> None:
 def test_a_better_device_is_not_slower(better: str) -> None:
     card = CATALOG.get("A10")
     raised = replace(card, **{better: 2 * getattr(card, better)})
-    for work in (_kernel(1e12, 1e6), _kernel(1e9, 1e9), _kernel(1e12, 1e10)):
+    of_weights = _kernel(1e9, 1e9, given=8e8)
+    for work in (_kernel(1e12, 1e6), _kernel(1e9, 1e9), _kernel(1e12, 1e10), of_weights):
         now = LAW.time_s(work, card, Precision.INT8)
         assert LAW.time_s(work, raised, Precision.INT8) <= now
+
+
+@pytest.mark.parametrize("name", ["RTX-4090", "L4", "H100-SXM5-80GB", "B200-SXM", "T4"])
+def test_weights_larger_than_the_cache_come_from_memory(name: str) -> None:
+    card = CATALOG.get(name)
+    law = replace(LAW, cache_bytes=4e7, bandwidth_share=1.0)
+    # A token of a language model: 8e9 weights of two bytes in 200 products, each read once.
+    weights = np.full(200, 4e7)
+    kernels = EngineKernels(
+        flops=2 * weights,
+        elements=weights + 1e4,
+        given=weights,
+        is_convolution=np.zeros(200, dtype=bool),
+        is_known=True,
+    )
+    least_s = (2 * weights.sum() - (card.cache_bytes or 0.0)) / card.bandwidth_bytes_per_s
+    assert law.roofline_s(kernels, card, Precision.FP16) >= least_s
+    assert law.time_s(kernels, card, Precision.FP16) >= least_s
+
+
+def test_weights_within_the_cache_are_kept_there() -> None:
+    card = CATALOG.get("H100-SXM5-80GB")
+    law = replace(LAW, cache_bytes=4e7)
+    within, of_others = _kernel(0.0, 1e7, given=1e7), _kernel(0.0, 1e7)
+    times = [law.time_s(one, card, Precision.INT8) for one in (within, of_others)]
+    assert times[0] == times[1]
 
 
 def test_whom_it_speaks_of() -> None:

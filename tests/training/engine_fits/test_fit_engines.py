@@ -36,6 +36,7 @@ def _rows() -> list[EngineRow]:
                 kernels = EngineKernels(
                     flops=batch * np.array([2e8, 4e8, 0.0]),
                     elements=batch * np.array([8e5, 2e5, 5e5]) + 1e6,
+                    given=np.array([1e6, 1e6, 0.0]),
                     is_convolution=np.array([is_convolution, is_convolution, False]),
                     is_known=True,
                 )
