@@ -109,7 +109,8 @@ def test_what_a_file_prints_is_no_part_of_the_answer(train: Path) -> None:
 def test_people_read_which_file_was_asked_about(command: str, train: Path) -> None:
     named = f"{train}:net"
     shown = _run(command, named, "--inputs", "4x8", "--on", "T4", *MODELS).stdout
-    assert f"{named}," in shown.splitlines()[0]
+    # Long names are broken where a line ends.
+    assert f"{named}," in shown.replace("\n", "")
 
 
 def test_what_is_compiled_runs_in_its_compiler(train: Path) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidPlacementError
+from perfmodel.estimator.core.resolved_placement import resolve_placement
 from perfmodel.placement.fabric.fabric import Fabric
 from perfmodel.placement.topology.links import LINKS, check_link_name
 from perfmodel.placement.topology.networks import NETWORKS
@@ -28,7 +30,7 @@ EXAMPLES = re.findall(r"^\| `([^`]+)` \|", _section("Short form").split("Blanks 
 def test_the_examples_of_the_short_form_are_read_and_print_back(text: str) -> None:
     placement = parse_placement(text)
     assert format_placement(placement) == text
-    Fabric.of(placement)
+    resolve_placement(placement, Catalog.default())
 
 
 def test_the_example_of_the_long_form_is_read() -> None:

@@ -84,6 +84,10 @@ def said_of_others(reporters: int, jobs: str, factor: float, than: str) -> str:
     return f"What {who} saw of {jobs} makes the step {times} times as long as {than}."
 
 
+#: What a factor is rounded to, times a power of ten.
+_TIMES = (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0, 10.0)
+
+
 def said_of_told(machine: str, factor: float) -> tuple[str, ...]:
     """Say that steps of other jobs, told with a question, made one longer by a factor.
 
@@ -95,17 +99,18 @@ def said_of_told(machine: str, factor: float) -> tuple[str, ...]:
     Examples
     --------
     >>> said_of_told("T4", 2.04)[0]
-    'Observed steps of other jobs on T4 make the step 2 times as long as predicted.'
+    'Observed steps of other jobs on T4 make the step about 2 times as long as predicted.'
     >>> said_of_told("T4", 1.04)
     ()
     """
     if abs(math.log(factor)) <= SAID:
         return ()
-    # Few digits: of a table all cells that differ say so.
-    times = f"{float(f'{factor:.2g}'):g}"
+    # In few steps: of a table all cells that differ say so.
+    tens = 10.0 ** math.floor(math.log10(factor))
+    times = min(_TIMES, key=lambda one: abs(math.log(one * tens / factor))) * tens
     return (
-        f"Observed steps of other jobs on {machine} make the step {times} times as long as "
-        "predicted.",
+        f"Observed steps of other jobs on {machine} make the step about {times:g} times as long "
+        "as predicted.",
     )
 
 
