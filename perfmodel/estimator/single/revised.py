@@ -76,8 +76,10 @@ class _Engine(NamedTuple):
 
     runs_on: Callable[[AcceleratorSpec], bool]
     warning: str
-    learned: NotLearned
+    learned: NotLearned | None
 
+
+_BEFORE_VOLTA = frozenset({"Kepler", "Maxwell", "Pascal"})
 
 #: OpenVINO was measured by this project, but no predictor learns from that yet: two steps took 1.35
 #: and 1.54 times as long as by ONNX Runtime on the same CPU.
@@ -101,6 +103,13 @@ _ENGINES = {
             "which runs the same exported graph.",
             math.log(1.5),
         ),
+    ),
+    # Triton asks for compute capability 7.0 of GPUs by NVIDIA.
+    Compiler.INDUCTOR: _Engine(
+        lambda spec: spec.vendor != "NVIDIA" or spec.architecture.split()[0] not in _BEFORE_VOLTA,
+        "PyTorch compiles for NVIDIA GPUs from Volta on: it does not run so on {device}, and the "
+        "answer is what it might take.",
+        None,
     ),
 }
 

@@ -67,6 +67,19 @@ def test_openvino_has_no_backend_for_gpus_of_others() -> None:
         assert alone not in _told(device, Precision.FP32, Compiler.OPENVINO)
 
 
+@pytest.mark.parametrize(
+    ("device", "runs"),
+    [
+        ("K80", False), ("P100-SXM2-16GB", False), ("GTX-1080Ti", False), ("V100-SXM2-16GB", True),
+        ("T4", True), ("MI100", True), ("EPYC-7742", True),
+    ],
+)  # fmt: skip
+def test_pytorch_compiles_for_volta_and_later(device: str, runs: bool) -> None:
+    told = _told(device, Precision.FP32, Compiler.INDUCTOR)
+    assert ("does not run so" in told) is not runs
+    assert "does not run so" not in _told(device, Precision.FP32)
+
+
 def test_answers_matrices_and_curves_carry_it(estimator: Estimator) -> None:
     job = Job(model="zoo/one", batch_size=8, precision=Precision.BF16)
     without, with_units = parse_placement("V100-SXM2-16GB"), parse_placement("A10")
