@@ -94,7 +94,7 @@ class Core:
         self._families: dict[str, tuple[AcceleratorSpec, ...]] = {}
         self._jobs: LruCache[str, PreparedJob] = LruCache(
             512,
-            weigh=lambda key, job: job.step.profile.node_count,
+            weigh=lambda key, job: job.step.captured_operators,
             most_weight=_MOST_NODES,
         )
         self._placements: LruCache[Placement, ResolvedPlacement] = LruCache(
@@ -162,12 +162,18 @@ class Core:
         key = job.reference
         known = self._jobs.get(key)
         if known is None:
-            step = with_batches(self.graphs.step(job.step), job)
+            step = self._step(job)
             of_all = whole_job(job)
             whole = None if of_all is None else self.prepare(of_all)
             known = PreparedJob(job=job, key=key, step=step, whole=whole)
             self._jobs.put(key, known)
         return known
+
+    def _step(self, job: Job) -> CapturedStep:
+        """Return the step of a job, with one graph for any number of micro-batches of a size."""
+        if job.accumulation_steps == 1 or job.graph is not None:
+            return self.graphs.step(job.step)
+        return with_batches(self.prepare(job.at_batch(job.batch_size, 1)).step, job)
 
     def prepared(self, job: Job) -> PreparedJob | None:
         """Return a job with its captured step if it is in memory; never waits."""

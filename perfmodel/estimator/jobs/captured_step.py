@@ -99,7 +99,12 @@ class CapturedStep:
 
         As with time, adding gradients up counts no more than the updates that are left out.
         """
-        return min(self.profile.node_count, self._captured.node_count * self.micro_batches)
+        return min(self.profile.node_count, self.captured_operators * self.micro_batches)
+
+    @property
+    def captured_operators(self) -> float:
+        """Operators of the graph, which is that of one micro-batch."""
+        return self._captured.node_count
 
     @property
     def _added(self) -> float:

@@ -126,3 +126,20 @@ def test_errors_point_where_a_placement_stands_now_whoever_asked_before(
         with pytest.raises(InvalidInputError) as asked:
             estimator.estimate(job, split)
         assert asked.value.pointer == "/placement/plan/tensor"
+
+
+def test_micro_batches_of_a_size_share_their_graph(graphs: Any) -> None:
+    asked: list[Job] = []
+
+    class Source:
+        def step(self, job: Job) -> Any:
+            asked.append(job)
+            return graphs.step(job)
+
+    core = Estimator(accelerators=Catalog.default(), model=AnalyticalModel(), graphs=Source()).core
+    steps = [core.prepare(JOB.at_batch(64, count)).step for count in (3, 1, 1000)]
+    assert [job.accumulation_steps for job in asked] == [1]
+    assert len({id(step.graph) for step in steps}) == 1
+    assert [step.micro_batches for step in steps] == [3, 1, 1000]
+    # They take the room of that graph, not of as many graphs.
+    assert len({step.captured_operators for step in steps}) == 1
