@@ -175,11 +175,12 @@ def _columns(answers: Answers) -> dict[str, Any]:
     return {name: getattr(answers, name).tolist() for name in ("time_s", "low_s", "high_s")}
 
 
-#: Cells that are asked about, those seen first most lately.
-MOST_CELLS = 500
+#: The set of observed cells.
+_OBSERVATIONS = "observations"
+#: Of them that are asked about, those seen first most lately.
+_MOST_OBSERVED = 500
 #: Fewer tell nothing: each job has something of its own that no model of steps knows.
-LEAST_CELLS = 8
-NAME = "observations"
+_LEAST_OBSERVED = 8
 
 
 def observed_set(
@@ -190,13 +191,13 @@ def observed_set(
     No observation is told to either version: what they would say of a new job is compared.
     """
     graphs = GraphLibrary(capture=shipped_or_captured, database=database)
-    asked = list(cells)[-MOST_CELLS:]
+    asked = list(cells)[-_MOST_OBSERVED:]
     known = _answered(asked, serving, graphs)
     usable = [cell for cell, row in zip(asked, known, strict=True) if np.isfinite(row).all()]
-    if len(usable) < LEAST_CELLS:
+    if len(usable) < _LEAST_OBSERVED:
         return None
     judged = JudgingSet(
-        name=NAME,
+        name=_OBSERVATIONS,
         keys=tuple(f"observed {cell.numbers[0]}" for cell in usable),
         measured_s=np.array([cell.step_time_s for cell in usable]),
         labels={

@@ -110,6 +110,28 @@ def test_a_search_asks_who_splits_as_its_answers_do(estimator: Estimator) -> Non
         assert (SPLIT_BY_MEGATRON_WARNING in ranking.warnings) is asks
 
 
+def test_a_search_counts_the_memory_of_what_megatron_splits_as_its_answers_do(
+    estimator: Estimator,
+) -> None:
+    # The program of the hub writes the scores of attention with sinks.
+    config = {
+        "model_type": "gpt_oss", "num_hidden_layers": 2, "hidden_size": 512,
+        "intermediate_size": 512, "num_attention_heads": 16, "num_key_value_heads": 4,
+        "head_dim": 32, "num_local_experts": 8, "num_experts_per_tok": 2, "vocab_size": 1024,
+    }  # fmt: skip
+    job = Job(
+        hf_config=config, mode=Mode.TRAINING, batch_size=4, sequence_length=2048,
+        precision=Precision.AMP_BF16, optimizer="adamw",
+    )  # fmt: skip
+    host = parse_placement("4xH100-SXM5-80GB")
+    plans = estimator.search(job, host, global_batch=16, most=5).plans
+    split = [one for one in plans if one.choice.plan.data < host.accelerator_count]
+    assert split
+    for plan in split:
+        counted = _answer(estimator, plan, host, job).memory.peak_bytes
+        assert plan.memory_bytes == pytest.approx(counted, rel=1e-9)
+
+
 def test_plans_of_other_batches_than_the_job_has_take_as_long_as_their_answers(
     shipped: Estimator,
 ) -> None:

@@ -172,8 +172,10 @@ def test_what_has_not_begun_gives_its_room_to_others() -> None:
 
 
 def for_ever() -> Never:
-    while True:
+    end_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end_s:
         go_on()
+    pytest.fail("it went on")
 
 
 def test_what_computes_ends_where_its_caller_has_gone() -> None:
@@ -313,30 +315,69 @@ def test_who_hangs_up_ends_nothing_that_another_was_promised() -> None:
             go_on()
         return "answered"
 
-    async def gone() -> Any:
-        return {"type": "http.disconnect"}
-
-    async def unsent(message: Any) -> None:
-        pytest.fail(f"nobody is there for {message}")
-
     async def asking(rounds: BackgroundRounds, attended: ThreadPool) -> None:
         deadlines = Deadlines(Lanes(attended), rounds)
         with pytest.raises(NotInTimeError, match="ask again"):
             await deadlines.wait(_within(0.0), "asked", computing)
         await asyncio.to_thread(begun.wait, PATIENCE_S)
-
-        async def hanging_up(scope: Any, receive: Any, send: Any) -> None:
-            await deadlines.wait(_within(PATIENCE_S), "asked", computing)
-
-        scope = {"type": "http", "method": "POST", "headers": []}
-        with pytest.raises(ClientDisconnect):
-            await RequestTerms(hanging_up, most=CaptureBudget())(scope, gone, unsent)
+        await hung_up(deadlines, computing)
         await asyncio.sleep(0.05)
         assert deadlines.under_way == 1
         asyncio.get_running_loop().call_later(0.05, ended.set)
         assert await deadlines.wait(_within(PATIENCE_S), "asked", pytest.fail) == "answered"
 
     in_rounds(asking)
+
+
+def test_what_computes_before_a_deadline_ends_with_the_last_who_waits() -> None:
+    async def asking(rounds: BackgroundRounds, attended: ThreadPool) -> None:
+        deadlines = Deadlines(Lanes(attended), rounds)
+        await hung_up(deadlines, for_ever, begun=lambda: attended.count > 0)
+        await asyncio.to_thread(until, lambda: not attended.count)
+        assert deadlines.under_way == 0
+
+    in_rounds(asking)
+
+
+def test_who_comes_for_what_was_just_given_up_has_it_go_on() -> None:
+    begun, ended = threading.Event(), threading.Event()
+    calls: list[None] = []
+
+    def computing() -> str:
+        calls.append(None)
+        begun.set()
+        ended.wait(PATIENCE_S)
+        go_on()
+        return "answered"
+
+    async def asking(rounds: BackgroundRounds, attended: ThreadPool) -> None:
+        deadlines = Deadlines(Lanes(attended), rounds)
+        await hung_up(deadlines, computing, begun=begun.is_set)
+        asyncio.get_running_loop().call_later(0.05, ended.set)
+        assert await deadlines.wait(_within(PATIENCE_S), "asked", computing) == "answered"
+        assert len(calls) == 1
+
+    in_rounds(asking)
+
+
+async def hung_up(
+    deadlines: Deadlines, full: Callable[[], Any], begun: Callable[[], bool] = lambda: True
+) -> None:
+    """Ask, and hang up once something has begun."""
+
+    async def gone() -> Any:
+        await asyncio.to_thread(until, begun)
+        return {"type": "http.disconnect"}
+
+    async def unsent(message: Any) -> None:
+        pytest.fail(f"nobody is there for {message}")
+
+    async def asking(scope: Any, receive: Any, send: Any) -> None:
+        await deadlines.wait(_within(PATIENCE_S), "asked", full)
+
+    scope = {"type": "http", "method": "POST", "headers": []}
+    with pytest.raises(ClientDisconnect):
+        await RequestTerms(asking, most=CaptureBudget())(scope, gone, unsent)
 
 
 def _within(seconds: float) -> Options:

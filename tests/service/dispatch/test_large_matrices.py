@@ -12,7 +12,9 @@ from fastapi.responses import Response
 from held_service import held_service
 from waiting import PATIENCE_S
 
-from service.answering.questions import AskedMatrix, read_matrix
+from perfmodel.errors import InvalidInputError
+from perfmodel.placement.topology.parse import parse_placement
+from service.answering.questions import AskedMatrix, attempt, read_matrix
 from service.dispatch import dispatcher
 from service.http.bodies import etagged_response
 from service.routes import answers
@@ -74,3 +76,7 @@ def test_what_is_wrong_with_a_cell_holds_nothing_of_where_it_was_found(tmp_path:
         asked = read_matrix({"jobs": [{}, JOB], "placements": ["T4", "0xT4"]}, max_cells=4)
         errors = answerer.matrix(asked).errors
     assert [one.error.__traceback__ for one in errors] == [None, None]
+    # Nor before all of them are read.
+    bad = attempt(parse_placement, "0xT4", "/placements/1")
+    assert isinstance(bad, InvalidInputError)
+    assert bad.__traceback__ is None

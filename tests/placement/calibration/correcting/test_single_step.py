@@ -6,6 +6,7 @@ import calibration_world as world
 import numpy as np
 import pytest
 
+from perfmodel.placement.calibration import calibration as calibration_module
 from perfmodel.placement.calibration.calibration import calibrate
 from perfmodel.placement.calibration.correcting.single_step import SingleSteps
 from perfmodel.placement.calibration.residual_prior import fitted_prior
@@ -61,6 +62,25 @@ def test_numbers_say_what_columns_say(seed: int) -> None:
     # What was observed itself is for columns; a guessed row is no captured step.
     for row in range(25, len(asked)):
         assert calibration.single_steps.correct(single(asked, row)) is None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_cells_that_are_not_weighed_together_are_for_columns_too(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibration_module, "MOST_TOGETHER", 5)
+    random = np.random.default_rng(seed)
+    seen = world.random_cells(random, 12, ("job", "other"))
+    calibration = calibrate(world.random_steps(random, seen))
+    asked = StepCells.join([seen, world.random_cells(random, 25, ("job", "new"))])
+    columns = calibration.apply(asked)
+    assert columns.seen[: len(seen)].all()
+    for row in range(len(asked)):
+        found = calibration.single_steps.correct(single(asked, row))
+        assert (found is None) == columns.seen[row]
+        if found is not None:
+            expected = tuple(columns.parts.at(row))
+            assert tuple(found.parts) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(4))
