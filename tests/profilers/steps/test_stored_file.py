@@ -16,7 +16,8 @@ from perfmodel.errors import MeasurementError
 from perfmodel.profilers.measure import measure_job
 from perfmodel.profilers.onnx_file import OnnxFile, file_job
 from perfmodel.profilers.run import MeasureSettings
-from perfmodel.profilers.steps.stored_file import make_inputs, read_stored
+from perfmodel.profilers.steps.made_inputs import make_inputs
+from perfmodel.profilers.steps.stored_file import read_stored
 from perfmodel.profilers.timing import TimingPolicy
 from perfmodel.records import Measurement
 

@@ -8,27 +8,18 @@ absent is untold. Times are nanoseconds. Ranges of NVTX are read as calls on the
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
-
-import orjson
 
 from perfmodel.errors import InvalidTraceError
 from perfmodel.traces.builder import TraceBuilder
 from perfmodel.traces.formats.argument_table import ArgumentTable
 from perfmodel.traces.formats.launch_calls import LaunchCalls
+from perfmodel.traces.formats.nvidia.nvtx_ranges import nvtx_operator
 from perfmodel.traces.formats.read_only_database import MAGIC, ReadOnlyDatabase
 from perfmodel.traces.kernel_kinds import kernel_kind
 from perfmodel.traces.limits import LATEST_NS, TraceLimits
-from perfmodel.traces.trace import (
-    UNKNOWN,
-    KernelKind,
-    OperatorArguments,
-    Trace,
-    TracedInput,
-    TracedTensor,
-)
+from perfmodel.traces.trace import UNKNOWN, KernelKind, Trace
 from perfmodel.traces.traced_devices import traced_device
 
 NAME = "nsys-sqlite"
@@ -258,58 +249,3 @@ _GPU_FACTS_BEFORE_2021 = (
     "deviceId", "name", "globalMemorySize", "numMultiprocessors", "computeCapabilityMajor",
     "computeCapabilityMinor",
 )  # fmt: skip
-
-
-_NUMBERS = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = ")
-_SEQUENCE = re.compile(r", seq = (\d{1,18})(?:,|$)")
-_SIZES = re.compile(r", sizes = (\[.*?\])(?:, input_op_ids = |, op_id = |$)")
-_LONGEST_SIZES = 65_536
-
-
-def nvtx_operator(
-    builder: TraceBuilder,
-    table: ArgumentTable,
-    text: str,
-    start_ns: int,
-    duration_ns: int,
-    thread: int,
-) -> None:
-    """Add a range as a call on the host, its arguments through a table."""
-    marked = _NUMBERS.search(text)
-    sequence, sizes = _SEQUENCE.search(text), _SIZES.search(text)
-    shapes = None if sizes is None else _shapes(sizes[1])
-    builder.add_operator(
-        text if marked is None else text[: marked.start()],
-        start_ns=start_ns,
-        duration_ns=duration_ns,
-        thread=thread,
-        arguments=UNKNOWN if shapes is None else table.position(shapes, lambda: _arguments(shapes)),
-        sequence=UNKNOWN if sequence is None else int(sequence[1]),
-    )
-
-
-def _shapes(text: str) -> tuple[tuple[int, ...], ...] | None:
-    """Return a shape for each argument; None where the text is no such list."""
-    if len(text) > _LONGEST_SIZES:
-        return None
-    try:
-        found = orjson.loads(text)
-        return tuple(tuple(extent for extent in shape if _checked(extent)) for shape in found)
-    except (orjson.JSONDecodeError, TypeError, ValueError):
-        return None
-
-
-def _checked(extent: object) -> bool:
-    if type(extent) is not int or not 0 <= extent < 2**62:
-        raise ValueError(extent)
-    return True
-
-
-def _arguments(shapes: tuple[tuple[int, ...], ...]) -> OperatorArguments:
-    """Return arguments; what has no extents is a number or nothing."""
-    return OperatorArguments(
-        inputs=tuple(
-            TracedInput(tensors=(TracedTensor(shape=shape, dtype=""),)) if shape else TracedInput()
-            for shape in shapes
-        )
-    )
