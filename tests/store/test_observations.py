@@ -14,7 +14,7 @@ from perfmodel.store.state.observation_records import (
     Outcome,
     StoredObservation,
 )
-from perfmodel.store.state.observations import ObservationStore
+from perfmodel.store.state.observations import MOST_OF_A_JOB, ObservationStore
 
 
 @pytest.fixture
@@ -80,6 +80,12 @@ def test_a_job_that_reports_each_step_does_not_crowd_out_its_other_placements(
     store.add([stored_observation(f"{i}", step_time_s=0.5 + i) for i in range(500)])
     found = store.counting("a", most=4, of_one_cell=3)
     assert [seen.key for seen in found] == ["first", "497", "498", "499"]
+
+
+def test_a_job_counts_in_very_many_cells(store: ObservationStore) -> None:
+    keys = [f"{batch}" for batch in range(1, MOST_OF_A_JOB + 2)]
+    store.add([stored_observation(key, batch_size=int(key)) for key in keys])
+    assert [seen.key for seen in store.counting("a")] == keys[1:]
 
 
 def test_more_rows_than_one_statement_takes(store: ObservationStore) -> None:

@@ -54,6 +54,8 @@ TAKEN_BACK = "observations-taken-back"
 _MOST_REMEMBERED = 100_000
 #: Observations that one transaction removes or moves.
 _AT_ONCE = 5_000
+#: Steps of a job that count, and what of it ran out of memory: an answer reads each of them once.
+MOST_OF_A_JOB, MOST_RAN_OUT = 2_048, 256
 #: Of the newest observations, in all, those that count are chosen; each reporter has an equal
 #: share of them, so that none hides what others said by saying much.
 _LOOKED_AT = 8_192
@@ -157,7 +159,7 @@ class ObservationStore(SharedStore):
         self,
         family: str | None,
         *,
-        most: int = 256,
+        most: int = MOST_OF_A_JOB,
         of_one_cell: int = 5,
         before_revision: int | None = None,
     ) -> tuple[StoredObservation, ...]:
@@ -176,7 +178,7 @@ class ObservationStore(SharedStore):
             Of jobs, without their content, which whoever asks knows; None: of all jobs, with it,
             and steps alone: what ran out of memory says nothing of other jobs.
         most : int
-            Of steps in all, and of those that ran out of memory.
+            Of steps in all; of those that ran out of memory no more than :data:`MOST_RAN_OUT`.
         of_one_cell : int
             Steps of one cell and reporter.
         before_revision : int or None
@@ -196,7 +198,8 @@ class ObservationStore(SharedStore):
             if family is not None:
                 ran_out = _newest(connection, reporters, [*counts, HAS_RUN_OUT], at)
                 small_first = [sorted(rows, key=attrgetter("batch_size")) for rows in ran_out]
-                chosen += _by_turns([_of_cells(rows, 1) for rows in small_first], most)
+                room = min(most, MOST_RAN_OUT)
+                chosen += _by_turns([_of_cells(rows, 1) for rows in small_first], room)
             query = (
                 select(OBSERVATIONS, JOBS.c.content.label("content"))
                 .join(JOBS, table.job_ref == JOBS.c.ref)

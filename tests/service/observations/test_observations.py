@@ -274,3 +274,17 @@ def test_a_stored_step_counts_once_however_many_batches_of_its_job_are_asked_abo
         alone = client.post("/v1/matrix", json={"jobs": [job], "placements": [A100, "T4"]}).json()
         for column in ("step_time_s", "low", "high"):
             assert together[column][row] == pytest.approx(alone[column][0], rel=1e-9)
+
+
+def test_each_of_very_many_stored_cells_is_answered_as_it_was_measured(client: TestClient) -> None:
+    jobs = [{**JOB, "batch_size": size} for size in range(8, 308)]
+    table = client.post("/v1/matrix", json={"jobs": jobs, "placements": [A100]}).json()
+    steps_s = [1.2 * seconds for (seconds,) in table["step_time_s"]]
+    for start in range(0, len(jobs), 100):
+        some = zip(jobs[start : start + 100], steps_s[start : start + 100], strict=True)
+        _observe(client, *({"job": job, "placement": A100, "step_time_s": s} for job, s in some))
+    # Those told first, too.
+    for at in (0, 1, 150, 299):
+        answer = client.post("/v1/predict", json={"job": jobs[at], "placement": A100}).json()
+        assert answer["basis"] == "measured"
+        assert answer["step_time_s"] == pytest.approx(steps_s[at], rel=0.05)
