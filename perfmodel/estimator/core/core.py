@@ -172,8 +172,10 @@ class Core:
     def _step(self, job: Job) -> CapturedStep:
         """Return the step of a job, with one graph for any number of micro-batches of a size."""
         if job.accumulation_steps == 1 or job.graph is not None:
-            return self.graphs.step(job.step)
-        return with_batches(self.prepare(job.at_batch(job.batch_size, 1)).step, job)
+            step = self.graphs.step(job.step)
+        else:
+            step = self.prepare(job.at_batch(job.batch_size, 1)).step
+        return with_batches(step, job)
 
     def prepared(self, job: Job) -> PreparedJob | None:
         """Return a job with its captured step if it is in memory; never waits."""
