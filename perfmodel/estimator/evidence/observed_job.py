@@ -246,6 +246,11 @@ def _with_memory(
     )
 
 
+def bounds_of(observed: ObservedJob | None) -> JobBounds:
+    """Return by how much observed steps exceed the memory they had, if there are any."""
+    return NO_BOUNDS if observed is None else observed.bounds
+
+
 def tight_of(observed: ObservedJob | None) -> TightCells:
     """Return what of a job does not fit, whatever is counted."""
     return NO_CELLS if observed is None else observed.tight

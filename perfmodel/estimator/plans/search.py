@@ -18,11 +18,10 @@ from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed import corrected_at_batches
-from perfmodel.estimator.evidence.observed_job import ObservedJob, tight_of
+from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of, tight_of
 from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.memory import (
-    NO_BOUNDS,
     compiled_columns,
     is_counted_compiled,
     trained_by_core,
@@ -136,7 +135,7 @@ class CapturedRoom:
         """Return the memory of some plans."""
         needed, fits = np.zeros(len(choices)), np.ones(len(choices), dtype=np.bool_)
         kinds = self.placement.kinds
-        bounds = NO_BOUNDS if self.observed is None else self.observed.bounds
+        bounds = bounds_of(self.observed)
         counted = [is_counted_compiled(self.own, kind.accelerator) for kind in kinds]
         replicas = PlanColumns.of(choices).data
         for constants, rows, parts in self._parts_of(choices):

@@ -14,7 +14,7 @@ from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.errors import InvalidInputError
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.evidence.observed import Correction
-from perfmodel.estimator.evidence.observed_job import ObservedJob
+from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of
 from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.job_types.job_type_answers import (
@@ -26,7 +26,7 @@ from perfmodel.estimator.job_types.job_type_answers import (
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
-from perfmodel.estimator.placing.memory import NO_BOUNDS, replica_memory
+from perfmodel.estimator.placing.memory import replica_memory
 from perfmodel.estimator.placing.replicas import replicated_steps
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, answer_cell
 from perfmodel.features.arrays import FloatArray, IntArray
@@ -176,7 +176,7 @@ def draw_curve(
         return _of_estimates(spec, asked, answers)
     predictions = {spec.name: core.predictions([(prepared, spec)])[0]}
     columns = _columns(spec, asked)
-    bounds = NO_BOUNDS if observed is None else observed.bounds
+    bounds = bounds_of(observed)
     peak_bytes, fits = replica_memory(prepared, columns, bounds)
     steps = replicated_steps([prepared], [predictions], columns)
     if observed is not None or prepared.job.script:

@@ -11,11 +11,11 @@ from perfmodel.client.answers import Breakdown, Throughput
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.observed import corrected_step
-from perfmodel.estimator.evidence.observed_job import ObservedJob
+from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of
 from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cell, CellStep
-from perfmodel.estimator.placing.memory import NO_BOUNDS, tightest_memory
+from perfmodel.estimator.placing.memory import tightest_memory
 from perfmodel.estimator.placing.placed import predicted_cell
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Plan
@@ -78,7 +78,7 @@ def estimate_of(cell: Cell, step: CellStep, observed: ObservedJob | None = None)
     parts, rate, tokens = step.parts, step.samples_per_second, prepared.step.tokens_per_sample
     # What was observed beside its neighbours had room beside them.
     beside_bytes = 0.0 if step.basis is Basis.MEASURED else step.neighbour_bytes
-    bounds = NO_BOUNDS if observed is None else observed.bounds
+    bounds = bounds_of(observed)
     memory = tightest_memory(prepared, placement, beside_bytes, bounds)
     said = [text for prediction in predictions for text in prediction.warnings]
     said += (*placement.warnings, *step.warnings, *prepared.warnings)

@@ -15,12 +15,12 @@ from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.evidence.guessed_rows import is_weighed
 from perfmodel.estimator.evidence.observed import corrected_at_batches
-from perfmodel.estimator.evidence.observed_job import ObservedJob, tight_of
+from perfmodel.estimator.evidence.observed_job import ObservedJob, bounds_of, tight_of
 from perfmodel.estimator.evidence.tight_cells import TightCells
 from perfmodel.estimator.job_types.job_type import ObservedJobType
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.columns import ReplicaColumns
-from perfmodel.estimator.placing.memory import NO_BOUNDS, memory_on
+from perfmodel.estimator.placing.memory import memory_on
 from perfmodel.estimator.placing.replicas import replica_parts, sharing_of
 from perfmodel.estimator.placing.split_replica import answered_parts
 from perfmodel.estimator.single.plan_engine import needs_no_single, transformer_training
@@ -159,7 +159,7 @@ class BatchRoom:
     def _room(self, batch_size: int, micro_batches: int) -> float:
         """Return by how much the demand may grow where there is least room, bytes."""
         asked = self._at(batch_size, micro_batches)
-        bounds = NO_BOUNDS if self.observed is None else self.observed.bounds
+        bounds = bounds_of(self.observed)
         return min(
             float(replace(memory, bounds=bounds.on(kind.accelerator)).room_bytes[0])
             for kind in self.placement.kinds
