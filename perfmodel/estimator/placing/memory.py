@@ -140,7 +140,7 @@ def memory_on(prepared: PreparedJob, placement: ResolvedPlacement, kind: Kind) -
     shared_out = plan.zero_stage or prepared.memory_constants.divides_data
     plain = not (placement.is_split or shared_out or plan.offload)
     told_apart = (placement.count > 1, plan.sequence_parallel) if plain else plan
-    training = trained_by_core(prepared, placement, plan)
+    training = trained_by_core(prepared, placement, plan) if placement.is_split else None
     return prepared.once(
         kind.accelerator,
         ("memory", kind.accelerator.name, kind.part, told_apart, training is not None),
