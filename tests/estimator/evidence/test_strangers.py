@@ -10,7 +10,7 @@ import pytest
 
 from perfmodel.estimator import Estimator
 from perfmodel.estimator.evidence.observed_job import observed_job
-from perfmodel.estimator.evidence.strangers import ONE_VOICE, Strangers, agreed
+from perfmodel.estimator.evidence.strangers import ONE_VOICE, Strangers, agreed, agreed_level
 from perfmodel.estimator.tables.curve import CurveQuestion
 from perfmodel.estimator.tables.estimates import answer_cell
 from perfmodel.graph.job import Job
@@ -155,6 +155,20 @@ def test_a_voice_more_moves_what_is_agreed_by_its_weight(count: int) -> None:
         for lie in (-5.0, before, 5.0):
             after = agreed([*said, lie], [*weights, 0.8])
             assert abs(after - before) <= 0.8 * ONE_VOICE * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 6, 10])
+def test_a_reporter_more_moves_what_is_agreed_by_two_voices_at_most(count: int) -> None:
+    # By its own, and by what it changes of the weights of the others.
+    rng = np.random.default_rng(count)
+    for _ in range(20):
+        level = rng.normal(0.0, 0.4)
+        jobs = {f"job {number}": level + rng.normal(0.0, 0.2) for number in range(4)}
+        honest = {f"reporter {number}": jobs for number in range(count)}
+        before = agreed_level("machine", honest)
+        for lie in (-3.0, -0.7, 0.7, 3.0):
+            more = {**honest, "stranger": {job: off + lie for job, off in jobs.items()}}
+            assert abs(agreed_level("machine", more) - before) <= 2 * ONE_VOICE * (1 + 1e-9)
 
 
 def test_many_that_agree_are_believed_to_the_middle() -> None:

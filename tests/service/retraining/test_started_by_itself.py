@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ from waiting import until
 
 from perfmodel.cli import cli
 from perfmodel.errors import InvalidInputError
-from service.retraining.keeper import POLL_S, command_of, rules_of
+from perfmodel.store.retraining import RetrainingStore, TriggerStore
+from perfmodel.store.sql.connections import Connections
+from service.metrics.registry import Metrics
+from service.retraining.keeper import POLL_S, RetrainingKeeper, command_of, rules_of
 from service.settings import Settings
 
 ENVIRONMENT = {
@@ -84,6 +88,31 @@ def test_a_service_that_could_never_retrain_does_not_start(
     assert ran.exit_code == 2 and said in ran.output, ran.output
     with pytest.raises(InvalidInputError, match=said):
         rules_of(Settings())
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_what_waits_is_begun_where_the_stated_folders_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    begun: list[list[str]] = []
+
+    class Begun:
+        def __init__(self, command: list[str], **_: object) -> None:
+            begun.append(command)
+
+        def poll(self) -> int:
+            return 0
+
+    monkeypatch.setattr("service.retraining.keeper.subprocess.Popen", Begun)
+    url, tables = migrated_sqlite(tmp_path), tmp_path / "tables"
+    if is_there:
+        tables.mkdir()
+    with closing(Connections(url)) as connections:
+        store, triggers = RetrainingStore(connections), TriggerStore(connections)
+        settings = Settings(database=url, data=tables, retrain_here=True)
+        store.start("default")
+        RetrainingKeeper(store, triggers, url, settings, Metrics()).poll()
+    assert bool(begun) is is_there
 
 
 def test_what_waits_is_done_on_the_engine_of_the_settings(
