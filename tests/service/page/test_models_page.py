@@ -272,6 +272,25 @@ def test_a_caller_without_the_scope_is_told_so(tab: Tab, folder: Path) -> None:
             assert (shown_to[0][part], bool(shown_to[1][part])) == ([], True)
 
 
+def test_what_shadows_though_it_was_refused_is_promoted_by_force_alone(
+    shown: Open, service: Service
+) -> None:
+    decide(service, f"{NEW}/refuse?why=worse%20on%20T4")
+    decide(service, f"{NEW}/shadow?why=once%20more")
+    tab = shown(service)
+    tab.click(f"input[value='{NEW}']")
+    tab.click("[data-verb=promote]")
+    tab.wait("document.querySelector('#decision').open")
+    tab.click("#decision-do")
+    forced = "#model-versions .banner:not([hidden]) button"
+    assert tab.wait(f"document.querySelector('{forced}')?.innerText") == "Promote all the same"
+    assert service.ask("/v1/models")["serving"] == OLD
+    tab.click(forced)
+    tab.wait("document.querySelector('#decision').open")
+    tab.click("#decision-do")
+    until(lambda: service.ask("/v1/models")["serving"] == NEW)
+
+
 def test_nothing_waits_for_a_service_that_is_gone(tab: Tab, folder: Path, shown: Open) -> None:
     shutil.rmtree(folder / "models")
     with running_service(make_app_with_versions(folder)) as service:
