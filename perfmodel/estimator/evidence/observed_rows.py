@@ -31,7 +31,8 @@ from perfmodel.placement.calibration.step_cells import (
     fabric_word,
     wiring_word,
 )
-from perfmodel.placement.data_parallel.gradient_buckets import within_share, within_share_of
+from perfmodel.placement.data_parallel.gradient_buckets import within_share
+from perfmodel.placement.data_parallel.streams import within_share_of
 from perfmodel.placement.estimate import StepNumbers, StepParts
 from perfmodel.placement.fabric.world_group import world_rows
 from perfmodel.placement.topology.topology import Placement
@@ -404,7 +405,7 @@ def single_step(
         ranks=world.ranks,
         hosts=float(placement.placement.host_count),
         largest_share=world.links.largest_share,
-        within_share=within_share_of(world) if world.hosts > 1 else 1.0,
+        within_share=within_share_of(world),
         host_s=host_s,
         input_s=0.0 if parts.input_stall_s else input_s,
         window_share=window_share,

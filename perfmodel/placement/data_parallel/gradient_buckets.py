@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -24,7 +23,6 @@ from perfmodel.placement.data_parallel.data_parallel_constants import (
 )
 from perfmodel.placement.data_parallel.step_profile import StepProfile
 from perfmodel.placement.fabric.groups import CommGroups
-from perfmodel.placement.fabric.world_group import WorldGroup, world_columns
 from perfmodel.placement.topology.links import LinkClass
 
 FIRST_BUCKET_BYTES = 2.0**20
@@ -35,7 +33,7 @@ _OF_GROUPS = ("ready", "count", "size_bytes")
 _SOCKET = 4.0
 _OVER_PCIE = (int(LinkClass.PCIE), int(LinkClass.NONE))
 #: Keeps quotients finite where nothing is sent.
-_SHORTEST_S = 1e-30
+SHORTEST_S = 1e-30
 #: More groups than this change no answer by a per mille.
 MOST_GROUPS = 12
 
@@ -284,14 +282,8 @@ def within_share(groups: CommGroups) -> FloatArray:
     whole = collective_time_s(Collective.ALL_REDUCE, size_bytes, groups)
     within = collective_time_s(Collective.ALL_REDUCE, size_bytes, fullest_host(groups))
     within = np.minimum(within, whole)
-    spread = np.maximum(whole * between + within * (inside - 1), _SHORTEST_S)
+    spread = np.maximum(whole * between + within * (inside - 1), SHORTEST_S)
     return np.where((groups.hosts > 1) & (groups.ranks > 1), within * inside / spread, 1.0)
-
-
-@lru_cache(maxsize=16_384)
-def within_share_of(group: WorldGroup) -> float:
-    """Return :func:`within_share` of one group, as a plain number."""
-    return float(within_share(world_columns([group]))[0])
 
 
 def fullest_host(groups: CommGroups) -> CommGroups:

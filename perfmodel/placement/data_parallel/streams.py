@@ -36,6 +36,8 @@ from perfmodel.features.arrays import Numbers, PlainNumbers
 from perfmodel.placement.collectives.collectives import Collective, fastest_s, form_curves
 from perfmodel.placement.data_parallel.data_parallel_constants import fitted_constants
 from perfmodel.placement.data_parallel.gradient_buckets import (
+    BUCKET_BYTES,
+    SHORTEST_S,
     Buckets,
     GradientBuckets,
     link_slowdowns,
@@ -252,6 +254,18 @@ def one_step(
         waiting_s = time_s * spread + host_s
         found.append(StepNumbers(compute_s, exposed, 0.0, waiting_s, communication_s))
     return found
+
+
+@lru_cache(maxsize=16_384)
+def within_share_of(group: WorldGroup) -> float:
+    """Return :func:`.gradient_buckets.within_share` of one group, on plain numbers."""
+    if group.hosts <= 1 or group.ranks <= 1:
+        return 1.0
+    usual = (BUCKET_BYTES,)
+    inside, between, one_host = _of_links(group.links)
+    (time_s,) = fastest_s(form_curves(Collective.ALL_REDUCE, group), usual)
+    one_s = min(time_s, _on_one_host_s(Collective.ALL_REDUCE, one_host, usual)[0])
+    return one_s * inside / max(time_s * between + one_s * (inside - 1), SHORTEST_S)
 
 
 def _each_s(
