@@ -72,11 +72,10 @@ def tightest_memory(
     neighbour_bytes : float
         What other jobs hold of it: the step fits where all of them do.
     """
-    columns = [memory_on(prepared, placement, kind) for kind in placement.kinds]
-    if bounds is not NO_BOUNDS:
-        each = [bounds.on(kind.accelerator) for kind in placement.kinds]
-        columns = [replace(one, bounds=on) for one, on in zip(columns, each, strict=True)]
-    estimates = [one.first for one in columns]
+    estimates = [
+        memory_on(prepared, placement, kind).within(bounds.on(kind.accelerator)).first
+        for kind in placement.kinds
+    ]
     if len(estimates) == 1 and not neighbour_bytes:
         return estimates[0]
     fullest = min(estimates, key=_left)

@@ -161,6 +161,15 @@ class MemoryColumns:
             np.maximum(self.demand_bytes, self.capacity_bytes),
         )
 
+    def within(self, bounds: ExcessBounds) -> MemoryColumns:
+        """Return the same under what was observed of the job; what was asked for last is kept."""
+        if bounds == self.bounds:
+            return self
+        kept: MemoryColumns | None = self.__dict__.get("_within")
+        if kept is None or kept.bounds != bounds:
+            kept = self.__dict__["_within"] = replace(self, bounds=bounds)
+        return kept
+
     @cached_property
     def first(self) -> Memory:
         """What is said of the first cell; single ones are asked about again and again."""
