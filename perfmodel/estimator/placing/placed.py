@@ -33,7 +33,7 @@ from perfmodel.estimator.placing.slowdowns import (
     said_of_guesses,
     slowdown_on,
 )
-from perfmodel.estimator.placing.split_replica import split_step, split_warnings
+from perfmodel.estimator.placing.split_replica import carried_by_one, split_step, split_warnings
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.feeding.batch_split import AffineSteps, proportional_split
@@ -50,7 +50,8 @@ _GUESSED_FEED, _STATED_FEED = 2.0, 1.25
 
 def predicted_cell(core: Core, prepared: PreparedJob, placement: ResolvedPlacement) -> Cell:
     """Return a job on a placement, with what is predicted of it and of the jobs beside it."""
-    pairs = [(prepared, accelerator) for accelerator in placement.accelerators]
+    carried = carried_by_one(core, prepared, placement)
+    pairs = [(carried, accelerator) for accelerator in placement.accelerators]
     others = neighbours(core, placement) if placement.is_slowed else ()
     return Cell(prepared, placement, core.predictions(pairs), others)
 

@@ -7,15 +7,20 @@ from dataclasses import replace
 import numpy as np
 
 from perfmodel.errors import InvalidPlacementError
+from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.replicas import replica_parts
 from perfmodel.estimator.single.plan_engine import needs_no_single, transformer_training
 from perfmodel.features.arrays import FloatArray
+from perfmodel.graph.job import Job
+from perfmodel.placement.collectives.collective_constants import Collective
+from perfmodel.placement.collectives.collectives import collective_time_s
 from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.fabric.rank_groups import Dimension
 from perfmodel.placement.plan_steps.layer_time import MOST_EXPERTS
 from perfmodel.placement.plan_steps.plan_constants import Stack
+from perfmodel.placement.plan_steps.plan_exchanges import exchanges
 from perfmodel.placement.plan_steps.plan_step import PlanStep
 from perfmodel.placement.plan_steps.stage_cut import cut_graph, cut_step_s, refuse_operator_splits
 from perfmodel.placement.plans.plan_answer import (
@@ -25,8 +30,11 @@ from perfmodel.placement.plans.plan_answer import (
     with_computing,
 )
 from perfmodel.placement.topology.topology import BatchSplit, Plan
+from perfmodel.placement.transformers.tensor_rank import rank_job
 from perfmodel.types import Mode
 
+#: Half width in logarithms of the time of tensor ranks in inference over that of one accelerator.
+_OF_RANKS = 0.2
 #: Half width in logarithms of a plan's time over that of one accelerator, of plans left out.
 _OF_A_PLAN = 0.18
 #: And of what the equations answer by themselves, of devices and of models left out: of dense
@@ -42,7 +50,8 @@ def split_step(
     Parameters
     ----------
     single_s : ndarray, shape (levels,)
-        The step of one replica on one accelerator, all micro-batches.
+        The step of one replica on one accelerator, all micro-batches; of tensor ranks in inference
+        that of a rank.
     slowed : float
         How many times as long that takes as on accelerators that nothing limits or shares.
 
@@ -56,17 +65,14 @@ def split_step(
     Raises
     ------
     InvalidPlacementError
-        Inference, or operators to be split of a model that is no transformer.
+        Operators to be split of a model that is no transformer, or what no inference does.
     """
-    job, plan = prepared.job, placement.fabric.plan
-    if job.mode is not Mode.TRAINING:
-        raise InvalidPlacementError(
-            "A split replica (tensor, pipeline, context, expert) is answered in training; in "
-            "inference ask for data parallelism.",
-            pointer="/placement/plan",
-        )
-    training = transformer_training(prepared)
-    if training is None:
+    job, plan, training = prepared.job, placement.fabric.plan, transformer_training(prepared)
+    if job.mode is Mode.INFERENCE:
+        _refuse_in_inference(plan)
+        if training is not None and plan.tensor > 1:
+            return _inference(training, placement, job, single_s), _OF_RANKS
+    if training is None or job.mode is Mode.INFERENCE:
         refuse_operator_splits(plan, pointer="/placement")
         return _staged(prepared, placement, single_s), _OF_A_PLAN
     _refuse_experts(training.shape.experts, plan)
@@ -79,6 +85,50 @@ def split_step(
         steps = plan_answer(training, placement.fabric, choices, single_s=single_s)
         half_width = _OF_A_PLAN
     return answered_parts(steps), half_width
+
+
+def carried_by_one(core: Core, prepared: PreparedJob, placement: ResolvedPlacement) -> PreparedJob:
+    """Return what one accelerator of a placement is predicted to carry out.
+
+    The job, all of it; of tensor ranks in inference what a rank has of it.
+
+    Raises
+    ------
+    InvalidPlacementError
+        A model that cannot be divided so.
+    """
+    if not is_carried_in_parts(prepared, placement):
+        return prepared
+    return core.prepare(rank_job(prepared.job, placement.fabric.plan.tensor))
+
+
+def is_carried_in_parts(prepared: PreparedJob, placement: ResolvedPlacement) -> bool:
+    """Tell whether accelerators are predicted to carry out parts of a job, not all of it."""
+    return prepared.job.mode is Mode.INFERENCE and placement.fabric.plan.tensor > 1
+
+
+def _inference(
+    training: TransformerTraining,
+    placement: ResolvedPlacement,
+    job: Job,
+    rank_s: FloatArray,
+) -> StepParts:
+    """Return the forward pass of tensor ranks, one batch after the other through all stages.
+
+    Ranks reduce twice a layer, gather the scores of the words, and hand on to the next stage;
+    nothing is computed meanwhile.
+    """
+    plan, fabric = placement.fabric.plan, placement.fabric
+    _refuse_stages(training.shape.layers, plan)
+    cells, known = training.cells(fabric, [job_choice(job, plan)]), training.constants
+    between, shape = exchanges(cells), training.shape
+    scores = cells.numbers.work * cells.tokens * shape.vocabulary * shape.has_head
+    gathered_s = collective_time_s(Collective.ALL_GATHER, scores, cells.groups.tensor)
+    sent_s = known.send_factor * between.send_s + known.send_latency_s
+    layers_s = known.reduce_factor * shape.layers * between.reduce_s
+    exchange_s = job.accumulation_steps * (layers_s + gathered_s + (plan.pipeline - 1) * sent_s)
+    shown_s = np.broadcast_to(exchange_s, rank_s.shape)
+    return StepParts.of(rank_s, exposed_communication_s=shown_s, communication_s=shown_s)
 
 
 def answered_parts(steps: PlanStep) -> StepParts:
@@ -99,6 +149,8 @@ def answered_parts(steps: PlanStep) -> StepParts:
 def split_warnings(prepared: PreparedJob, placement: ResolvedPlacement) -> tuple[str, ...]:
     """Return what a plan that splits asks for and no library would do, or no equation knows."""
     plan, said = placement.fabric.plan, []
+    if prepared.job.mode is Mode.INFERENCE:
+        return (ONE_BATCH_WARNING,) if plan.pipeline > 1 else ()
     is_asked = plan.tensor > 1 or prepared.has_plan_engine
     training = transformer_training(prepared) if is_asked else None
     if training is not None and training.shape.heads % plan.tensor:
@@ -127,6 +179,18 @@ def is_left_to_megatron(
     """Tell whether a plan is answered as Megatron carries it out, and nobody said that it does."""
     on_these = training.on(placement.fabric.accelerators)
     return training.stack is Stack.TORCH and needs_no_single(prepared, on_these, plan)
+
+
+def _refuse_in_inference(plan: Plan) -> None:
+    """Refuse what splits a replica in training alone."""
+    for word, usual in (("context", 1), ("expert", 1), ("zero_stage", 0)):
+        if getattr(plan, word) != usual:
+            raise InvalidPlacementError(
+                f"{word} of a split replica is answered in training; in inference it is {usual}. "
+                "Ask for tensor, pipeline and data.",
+                pointer=f"/placement/plan/{word}",
+                allowed=(str(usual),),
+            )
 
 
 def _refuse_stages(layers: int, plan: Plan) -> None:
@@ -176,6 +240,12 @@ def _staged(prepared: PreparedJob, placement: ResolvedPlacement, single_s: Float
         straggler=prepared.straggler,
     )
 
+
+#: Said where stages of a pipeline wait for each other.
+ONE_BATCH_WARNING = (
+    "One batch passes all stages before the next one: with as many in flight as there are stages, "
+    "up to as many times the throughput is reached, at the same time of a step."
+)
 
 #: Said where tensor ranks cannot have whole heads each.
 UNEVEN_HEADS_WARNING = (

@@ -411,7 +411,8 @@ def search(
     if job.mode is not Mode.TRAINING:
         raise InvalidInputError(
             f"Plans are searched for training; {job.label} is asked about in {job.mode.value}. "
-            "State the mode training.",
+            "State the mode training; in inference, ask for a placement with tp, the number of "
+            "accelerators that hold the model between them.",
             pointer="/job/mode",
         )
     training = transformer_training(prepared)

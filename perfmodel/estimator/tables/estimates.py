@@ -17,6 +17,7 @@ from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cell, CellStep
 from perfmodel.estimator.placing.memory import tightest_memory
 from perfmodel.estimator.placing.placed import predicted_cell
+from perfmodel.estimator.placing.split_replica import is_carried_in_parts
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Plan
 from perfmodel.types import RUNG, Basis
@@ -46,7 +47,7 @@ def answer_from_memory(
             return known
     elif not observed.is_ready_on(placement):
         return None
-    if placement.placement.shared_with:
+    if placement.placement.shared_with or is_carried_in_parts(prepared, placement):
         return None
     found = [core.known_prediction(prepared, a) for a in placement.accelerators]
     predictions = [prediction for prediction in found if prediction is not None]

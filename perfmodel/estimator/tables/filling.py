@@ -28,6 +28,7 @@ from perfmodel.estimator.placing.memory import NO_BOUNDS, replica_memory, tighte
 from perfmodel.estimator.placing.placed import captured_step
 from perfmodel.estimator.placing.replicas import Predictions, replicated_steps
 from perfmodel.estimator.placing.slowdowns import Neighbours, neighbours
+from perfmodel.estimator.placing.split_replica import carried_by_one, is_carried_in_parts
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, estimate_of
 from perfmodel.estimator.tables.table import (
     NUMBERS,
@@ -307,6 +308,10 @@ class Filling:
                     continue
                 go_on()
                 try:
+                    if is_carried_in_parts(job, placement):
+                        part = carried_by_one(self._core, job, placement)
+                        pairs = [(part, accelerator) for accelerator in placement.accelerators]
+                        predictions = self._core.predictions(pairs)
                     step = captured_step(Cell(job, placement, predictions, beside))
                     memory = tightest_memory(job, placement, step.neighbour_bytes, bounds)
                 except PerfModelError as error:
