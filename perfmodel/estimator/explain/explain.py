@@ -113,6 +113,9 @@ def _scaled(placement: ResolvedPlacement, prepared: PreparedJob, parts: StepNumb
     ]
 
 
+#: What cards of one chip say of each other; nothing where their order is as predicted.
+ORDER = "order of cards of one chip"
+
 #: Where the chain of a tuned engine begins.
 ENGINE_ROOFLINE = "roofline of the engine"
 
@@ -308,8 +311,7 @@ def _predicted(
     elif has_narrow_products(prepared, accelerator):
         last = "products in 8 bits"
     else:
-        # The same sum over a batch of other sizes differs in the last digits.
-        last = stages.pop().name
+        last = ORDER
     return [*stages, Stage(name=last, time_s=time_s)]
 
 
