@@ -13,14 +13,13 @@ from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.replicas import replica_parts
 from perfmodel.estimator.single.plan_engine import needs_no_single, transformer_training
 from perfmodel.features.arrays import FloatArray
-from perfmodel.graph.job import Job
 from perfmodel.placement.collectives.collective_constants import Collective
 from perfmodel.placement.collectives.collectives import collective_time_s
 from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.fabric.rank_groups import Dimension
 from perfmodel.placement.plan_steps.layer_time import MOST_EXPERTS
-from perfmodel.placement.plan_steps.plan_constants import Stack
-from perfmodel.placement.plan_steps.plan_exchanges import exchanges
+from perfmodel.placement.plan_steps.plan_cells import NumberBytes
+from perfmodel.placement.plan_steps.plan_constants import PlanConstants, Stack
 from perfmodel.placement.plan_steps.plan_step import PlanStep
 from perfmodel.placement.plan_steps.stage_cut import cut_graph, cut_step_s, refuse_operator_splits
 from perfmodel.placement.plans.plan_answer import (
@@ -30,7 +29,7 @@ from perfmodel.placement.plans.plan_answer import (
     with_computing,
 )
 from perfmodel.placement.topology.topology import BatchSplit, Plan
-from perfmodel.placement.transformers.tensor_rank import rank_job
+from perfmodel.placement.transformers.tensor_rank import rank_job, sizes_of
 from perfmodel.types import Mode
 
 #: Half width in logarithms of the time of tensor ranks in inference over that of one accelerator.
@@ -67,12 +66,14 @@ def split_step(
     InvalidPlacementError
         Operators to be split of a model that is no transformer, or what no inference does.
     """
-    job, plan, training = prepared.job, placement.fabric.plan, transformer_training(prepared)
+    job, plan = prepared.job, placement.fabric.plan
     if job.mode is Mode.INFERENCE:
         _refuse_in_inference(plan)
-        if training is not None and plan.tensor > 1:
-            return _inference(training, placement, job, single_s), _OF_RANKS
-    if training is None or job.mode is Mode.INFERENCE:
+        if plan.tensor > 1:
+            return _inference(prepared, placement, single_s), _OF_RANKS
+        return _staged(prepared, placement, single_s), _OF_A_PLAN
+    training = transformer_training(prepared)
+    if training is None:
         refuse_operator_splits(plan, pointer="/placement")
         return _staged(prepared, placement, single_s), _OF_A_PLAN
     _refuse_experts(training.shape.experts, plan)
@@ -108,25 +109,26 @@ def is_carried_in_parts(prepared: PreparedJob, placement: ResolvedPlacement) -> 
 
 
 def _inference(
-    training: TransformerTraining,
-    placement: ResolvedPlacement,
-    job: Job,
-    rank_s: FloatArray,
+    prepared: PreparedJob, placement: ResolvedPlacement, rank_s: FloatArray
 ) -> StepParts:
     """Return the forward pass of tensor ranks, one batch after the other through all stages.
 
     Ranks reduce twice a layer, gather the scores of the words, and hand on to the next stage;
     nothing is computed meanwhile.
     """
-    plan, fabric = placement.fabric.plan, placement.fabric
-    _refuse_stages(training.shape.layers, plan)
-    cells, known = training.cells(fabric, [job_choice(job, plan)]), training.constants
-    between, shape = exchanges(cells), training.shape
-    scores = cells.numbers.work * cells.tokens * shape.vocabulary * shape.has_head
-    gathered_s = collective_time_s(Collective.ALL_GATHER, scores, cells.groups.tensor)
-    sent_s = known.send_factor * between.send_s + known.send_latency_s
-    layers_s = known.reduce_factor * shape.layers * between.reduce_s
-    exchange_s = job.accumulation_steps * (layers_s + gathered_s + (plan.pipeline - 1) * sent_s)
+    job, plan, fabric = prepared.job, placement.fabric.plan, placement.fabric
+    sizes, known = sizes_of(job), PlanConstants.fitted(Stack.TORCH)
+    _refuse_stages(sizes["num_hidden_layers"], plan)
+    number = NumberBytes.of([job.arithmetic], [job.optimizer]).work
+    one = number * prepared.samples * (prepared.step.tokens_per_sample or 1)
+    rows, ranks = one * sizes["hidden_size"], fabric.slowest_group(Dimension.TENSOR)
+    reduced_s = collective_time_s(Collective.ALL_REDUCE, rows, ranks)
+    gathered_s = collective_time_s(Collective.ALL_GATHER, one * sizes["vocab_size"], ranks)
+    exchange_s = 2 * sizes["num_hidden_layers"] * known.reduce_factor * reduced_s + gathered_s
+    if plan.pipeline > 1:
+        pair = fabric.slowest_group(Dimension.PIPELINE)
+        sent_s = known.send_factor * collective_time_s(Collective.SEND_RECV, rows, pair)
+        exchange_s = exchange_s + (plan.pipeline - 1) * (sent_s + known.send_latency_s)
     shown_s = np.broadcast_to(exchange_s, rank_s.shape)
     return StepParts.of(rank_s, exposed_communication_s=shown_s, communication_s=shown_s)
 
@@ -181,15 +183,18 @@ def is_left_to_megatron(
     return training.stack is Stack.TORCH and needs_no_single(prepared, on_these, plan)
 
 
+#: What splits replicas in training alone, and what it is in inference.
+_IN_INFERENCE = (("context", 1), ("expert", 1), ("zero_stage", 0), ("sequence_parallel", False))
+
+
 def _refuse_in_inference(plan: Plan) -> None:
     """Refuse what splits a replica in training alone."""
-    for word, usual in (("context", 1), ("expert", 1), ("zero_stage", 0)):
+    for word, usual in _IN_INFERENCE:
         if getattr(plan, word) != usual:
             raise InvalidPlacementError(
-                f"{word} of a split replica is answered in training; in inference it is {usual}. "
+                f"{word} of a split replica is answered in training; in inference it is {usual:d}. "
                 "Ask for tensor, pipeline and data.",
                 pointer=f"/placement/plan/{word}",
-                allowed=(str(usual),),
             )
 
 

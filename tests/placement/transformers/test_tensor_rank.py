@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from small_transformers import CONFIGS
+from small_transformers import CONFIGS, SMALL
 
 from perfmodel.errors import InvalidPlacementError
 from perfmodel.graph.job import Job
@@ -12,11 +12,27 @@ from perfmodel.placement.memory.memory_profile import memory_profile
 from perfmodel.placement.transformers.tensor_rank import rank_job
 from perfmodel.zoo.resolve import capture_job
 
-DIVIDED = [
-    config for config in CONFIGS
-    if config["model_type"] not in ("gpt2", "opt", "bert", "roberta", "gpt_neox")
+OTHERS = [one for one in CONFIGS if one["model_type"] in ("gpt2", "opt", "bert", "gpt_neox")]
+#: Families whose dimensions are read off their graphs alone, beside the others.
+STATED = {"num_key_value_heads": 2, "pad_token_id": None, **SMALL}
+BY_GRAPH = [
+    *[
+        {"model_type": name, "head_dim": 32, **STATED}
+        for name in ("gemma", "gemma2", "gemma3_text", "glm")
+    ],
+    *[
+        {"model_type": name, **STATED}
+        for name in ("cohere", "olmo2", "phi3", "smollm3", "starcoder2")
+    ],
+    {
+        "model_type": "qwen2_moe", "num_experts": 4, "moe_intermediate_size": 48,
+        "shared_expert_intermediate_size": 96, **STATED,
+    },
 ]  # fmt: skip
-OTHERS = [config for config in CONFIGS if config not in DIVIDED]
+DIVIDED = [
+    *[one for one in CONFIGS if one not in OTHERS and one["model_type"] != "roberta"],
+    *BY_GRAPH,
+]
 
 
 @pytest.mark.parametrize("config", DIVIDED, ids=lambda config: config["model_type"])
@@ -29,7 +45,7 @@ def test_ranks_hold_the_model_between_them(config: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("config", OTHERS, ids=lambda config: config["model_type"])
 def test_others_say_which_are_divided(config: dict[str, Any]) -> None:
-    with pytest.raises(InvalidPlacementError, match="config of gpt_oss, llama, .* Leave tensor"):
+    with pytest.raises(InvalidPlacementError, match="config of cohere, gemma, .* Leave tensor"):
         rank_job(Job(hf_config=config), 2)
 
 
