@@ -28,7 +28,6 @@ from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cell
 from perfmodel.estimator.placing.placed import captured_step, predicted_cell
 from perfmodel.estimator.placing.slowdowns import Slowdown
-from perfmodel.estimator.placing.split_replica import carried_by_one
 from perfmodel.estimator.single.analytical import explain_roofline
 from perfmodel.estimator.single.engine import engine_roofline_s, has_engine_law
 from perfmodel.estimator.single.revised import has_narrow_products, learned_step
@@ -76,7 +75,7 @@ class PlacedChain:
 
 def placed_chain(cell: Cell, observed: ObservedJob | None = None) -> PlacedChain:
     """Return what becomes of the predictions of a single cell."""
-    prepared, placement, single, _ = cell
+    prepared, placement, single, *_ = cell
     placed = captured_step(cell)
     slowdowns = placed.slowdowns or [Slowdown()] * len(single)
     alone = [one.time_s * slow.factor for one, slow in zip(single, slowdowns, strict=True)]
@@ -196,9 +195,9 @@ def explain_answer(
     chain = placed_chain(cell, observed)
     kind = placement.kinds[chain.kind]
     accelerator, part = kind.accelerator, kind.part
-    predicted, carried = cell.predictions[chain.kind], carried_by_one(core, prepared, placement)
-    explained = explain_step(core, carried, accelerator, predicted.time_s, kernels)
-    stages = [*_predicted(carried, accelerator, explained, predicted.time_s), *chain.stages]
+    predicted = cell.predictions[chain.kind]
+    explained = explain_step(core, cell.carried, accelerator, predicted.time_s, kernels)
+    stages = [*_predicted(cell.carried, accelerator, explained, predicted.time_s), *chain.stages]
     cores = part.sm_share if part else 1.0
     seen = near_observations(core, prepared, placement, observed)
     return Explanation(

@@ -134,9 +134,17 @@ class Cell(NamedTuple):
         On one accelerator of each kind of the placement, in order.
     neighbours : sequence
         For each kind the jobs beside this one.
+    part : PreparedJob or None
+        What one accelerator carries out of the job, which is what is predicted; None: all of it.
     """
 
     prepared: PreparedJob
     placement: ResolvedPlacement
     predictions: Sequence[Prediction]
     neighbours: Neighbours = ()
+    part: PreparedJob | None = None
+
+    @property
+    def carried(self) -> PreparedJob:
+        """What one accelerator carries out."""
+        return self.part or self.prepared

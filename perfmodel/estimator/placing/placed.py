@@ -33,7 +33,7 @@ from perfmodel.estimator.placing.slowdowns import (
     said_of_guesses,
     slowdown_on,
 )
-from perfmodel.estimator.placing.split_replica import carried_by_one, split_step, split_warnings
+from perfmodel.estimator.placing.split_replica import part_of_one, split_step, split_warnings
 from perfmodel.features.arrays import FloatArray
 from perfmodel.placement.estimate import StepParts
 from perfmodel.placement.feeding.batch_split import AffineSteps, proportional_split
@@ -50,10 +50,10 @@ _GUESSED_FEED, _STATED_FEED = 2.0, 1.25
 
 def predicted_cell(core: Core, prepared: PreparedJob, placement: ResolvedPlacement) -> Cell:
     """Return a job on a placement, with what is predicted of it and of the jobs beside it."""
-    carried = carried_by_one(core, prepared, placement)
-    pairs = [(carried, accelerator) for accelerator in placement.accelerators]
+    part = part_of_one(core, prepared, placement)
+    pairs = [(part or prepared, accelerator) for accelerator in placement.accelerators]
     others = neighbours(core, placement) if placement.is_slowed else ()
-    return Cell(prepared, placement, core.predictions(pairs), others)
+    return Cell(prepared, placement, core.predictions(pairs), others, part)
 
 
 def captured_step(cell: Cell) -> CellStep:
@@ -68,13 +68,13 @@ def captured_step(cell: Cell) -> CellStep:
         A plan that splits a model of which no dimensions are known, or a limit that no model
         covers.
     """
-    prepared, placement, predictions, others = cell
+    prepared, placement, predictions, others, _ = cell
     place = plain_step if is_replicated(prepared, placement) else placed_step
     if not placement.is_slowed:
         return place(prepared, placement, predictions)
-    slow = _slowdowns(prepared, placement, predictions, others)
+    slow = _slowdowns(cell.carried, placement, predictions, others)
     step = place(prepared, placement, predictions, slow)
-    return _shared(step, prepared, placement, predictions, others) if others else step
+    return _shared(step, cell.carried, placement, predictions, others) if others else step
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -88,10 +88,12 @@ def split_step(
     return answered_parts(steps), half_width
 
 
-def carried_by_one(core: Core, prepared: PreparedJob, placement: ResolvedPlacement) -> PreparedJob:
-    """Return what one accelerator of a placement is predicted to carry out.
+def part_of_one(
+    core: Core, prepared: PreparedJob, placement: ResolvedPlacement
+) -> PreparedJob | None:
+    """Return the part of a job that one accelerator of a placement is predicted to carry out.
 
-    The job, all of it; of tensor ranks in inference what a rank has of it.
+    What a tensor rank has of it in inference; None where that is all of the job.
 
     Raises
     ------
@@ -99,7 +101,7 @@ def carried_by_one(core: Core, prepared: PreparedJob, placement: ResolvedPlaceme
         A model that cannot be divided so.
     """
     if not is_carried_in_parts(prepared, placement):
-        return prepared
+        return None
     return core.prepare(rank_job(prepared.job, placement.fabric.plan.tensor))
 
 

@@ -17,10 +17,9 @@ from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cell, CellStep
 from perfmodel.estimator.placing.memory import tightest_memory
 from perfmodel.estimator.placing.placed import predicted_cell
-from perfmodel.estimator.placing.split_replica import is_carried_in_parts
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.topology import Plan
-from perfmodel.types import RUNG, Basis
+from perfmodel.types import RUNG, Basis, Mode
 
 
 def answer_cell(
@@ -47,7 +46,8 @@ def answer_from_memory(
             return known
     elif not observed.is_ready_on(placement):
         return None
-    if placement.placement.shared_with or is_carried_in_parts(prepared, placement):
+    in_parts = placement.is_split and prepared.job.mode is Mode.INFERENCE
+    if placement.placement.shared_with or in_parts:
         return None
     found = [core.known_prediction(prepared, a) for a in placement.accelerators]
     predictions = [prediction for prediction in found if prediction is not None]
@@ -72,7 +72,7 @@ def estimate_of(cell: Cell, step: CellStep, observed: ObservedJob | None = None)
     observed : ObservedJob or None
         What is known of its memory; the step is corrected.
     """
-    prepared, placement, predictions, _ = cell
+    prepared, placement, predictions, *_ = cell
     slowest = predictions[0]
     if len(predictions) > 1:
         slowest = max(predictions, key=lambda p: p.time_s)

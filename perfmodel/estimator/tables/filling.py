@@ -25,10 +25,10 @@ from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.placing.cells import Cell, CellStep, Steps
 from perfmodel.estimator.placing.columns import ReplicaColumns
 from perfmodel.estimator.placing.memory import NO_BOUNDS, replica_memory, tightest_memory
-from perfmodel.estimator.placing.placed import captured_step
+from perfmodel.estimator.placing.placed import captured_step, predicted_cell
 from perfmodel.estimator.placing.replicas import Predictions, replicated_steps
 from perfmodel.estimator.placing.slowdowns import Neighbours, neighbours
-from perfmodel.estimator.placing.split_replica import carried_by_one, is_carried_in_parts
+from perfmodel.estimator.placing.split_replica import is_carried_in_parts
 from perfmodel.estimator.tables.estimates import NO_ROOM_WARNING, estimate_of
 from perfmodel.estimator.tables.table import (
     NUMBERS,
@@ -308,11 +308,10 @@ class Filling:
                     continue
                 go_on()
                 try:
+                    cell = Cell(job, placement, predictions, beside)
                     if is_carried_in_parts(job, placement):
-                        part = carried_by_one(self._core, job, placement)
-                        pairs = [(part, accelerator) for accelerator in placement.accelerators]
-                        predictions = self._core.predictions(pairs)
-                    step = captured_step(Cell(job, placement, predictions, beside))
+                        cell = predicted_cell(self._core, job, placement)
+                    step = captured_step(cell)
                     memory = tightest_memory(job, placement, step.neighbour_bytes, bounds)
                 except PerfModelError as error:
                     refused.append((row, column, error))
@@ -341,8 +340,11 @@ class Filling:
         step = steps.at((rows.index(row), columns.index(column)))
         if prepared is None:
             return type_estimate(self._types[row], placement, step)
-        predictions = [self._predictions[row][spec.name] for spec in placement.accelerators]
-        cell = Cell(prepared, placement, predictions)
+        if is_carried_in_parts(prepared, placement):
+            cell = predicted_cell(self._core, prepared, placement)
+        else:
+            known = self._predictions[row]
+            cell = Cell(prepared, placement, [known[one.name] for one in placement.accelerators])
         return estimate_of(cell, step, self.observed.get(row))
 
     def table(self) -> Table:

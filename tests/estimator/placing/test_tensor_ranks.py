@@ -10,6 +10,7 @@ from perfmodel.estimator.facade import Estimator
 from perfmodel.estimator.jobs.capture import capture_in_process
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.estimator.single.analytical import AnalyticalModel
+from perfmodel.estimator.tables.ranking import RankQuestion
 from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import Estimate
 from perfmodel.placement.topology.parse import parse_placement
@@ -85,12 +86,20 @@ def test_a_table_and_an_explanation_say_the_same(estimator: Estimator) -> None:
     single = [estimator.estimate(JOB, place) for place in places]
     assert table.step_time_s[0].tolist() == pytest.approx([one.step_time_s for one in single])
     assert table.peak_bytes[0].tolist() == pytest.approx([_bytes(one) for one in single])
+    ranked = estimator.rank(JOB, places, RankQuestion())
+    assert {one.placement: one.estimate for one in ranked.best} == dict(enumerate(single))
     told = estimator.explain(JOB, places[1])
     assert told.estimate.step_time_s == single[1].step_time_s
     assert told.compute_time_s == pytest.approx(single[1].compute_time_s)
 
 
-@pytest.mark.parametrize("word", ["cp=2", "ep=2", "zero=3"])
+def test_a_power_limit_slows_what_a_rank_does(estimator: Estimator) -> None:
+    free, held = (_ask(estimator, f"4x{HOST} tp=4{more}") for more in ("", " power=200"))
+    assert held.sync_time_s == free.sync_time_s
+    assert 1.05 * free.compute_time_s < held.compute_time_s < 2 * free.compute_time_s
+
+
+@pytest.mark.parametrize("word", ["cp=2", "ep=2", "zero=3", "sp"])
 def test_what_training_alone_splits_is_refused(estimator: Estimator, word: str) -> None:
     with pytest.raises(InvalidPlacementError, match="in inference it is [01]"):
         _ask(estimator, f"4x{HOST} tp=2 {word}")
