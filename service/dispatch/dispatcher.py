@@ -358,11 +358,12 @@ def _why(options: Options, *, overload: bool) -> str:
     if overload:
         return (
             "Too many questions wait for the trained model: the analytical model answers, without "
-            "what was observed. Ask again later."
+            "what was observed of jobs that have a model. Ask again later."
         )
     return (
         f"The full answer did not come within deadline_ms={options.deadline_ms:g}: the analytical "
-        "model answers, without what was observed. The full one is being worked on; ask again."
+        "model answers, without what was observed of jobs that have a model. The full one is being "
+        "worked on; ask again."
     )
 
 
