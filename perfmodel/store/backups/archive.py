@@ -196,7 +196,7 @@ def _sqlite_file(database: str) -> Path:
         raise InvalidInputError("A database in memory cannot be backed up.")
     raise InvalidInputError(
         "PostgreSQL is backed up by its own tools, keys and audit log with it: pg_dump "
-        "--format=custom --file=perfmodel.dump DATABASE, and pg_restore --clean --if-exists "
+        "--format=custom --file=perfmodel.dump DATABASE, and into an empty database pg_restore "
         "--dbname=DATABASE perfmodel.dump."
     )
 
