@@ -37,6 +37,7 @@ from service.dispatch.deadlines import Deadlines
 from service.dispatch.prefetch import Prefetch
 from service.http.bodies import SMALL_BYTES, read_json
 from service.http.errors import OverloadedError
+from service.http.redaction import without_places
 from service.metrics.registry import Metrics
 from service.settings import Settings
 from service.shadow.shadow import Shadow
@@ -151,6 +152,13 @@ class Dispatcher:
     def problems(self) -> list[str]:
         """What is wrong with the models that are installed, or with where they come from."""
         return [*self.estimator.problems, *self.source.problems]
+
+    @property
+    def ill_health(self) -> list[str]:
+        """What is wrong, in words for anybody: with models, or with the database."""
+        lost = self.state.watch.problem
+        wrong = [*self.problems, *([lost] if lost else [])]
+        return [without_places(each) for each in wrong]
 
     async def predict(
         self,
