@@ -56,6 +56,30 @@ def test_a_card_that_slows_down_is_named_until_answers_fit_again(
     DriftAnswer.model_validate_json(response.content, strict=True)
 
 
+def test_an_alarm_that_goes_on_under_its_name_ends_under_it(
+    reported: Reported, cluster: Drifting
+) -> None:
+    cluster.report(64)
+    cluster.drift()
+    cluster.report(40, slow={"T4": 1.4})
+    (alarm,) = cluster.alarms(1, "open")
+    # Without the first slow steps it would have been opened later; it is the same all the same.
+    for number in range(65, 81):
+        reported.client.delete(f"/v1/observations?key=step-{number}", headers=reported.admin)
+    cluster.drift(compared=88)
+
+    def goes_on() -> bool:
+        (known,) = cluster.alarms(1, "open")
+        assert known["id"] == alarm["id"]
+        return bool(known["opened_at"] > alarm["opened_at"])
+
+    until(goes_on)
+    cluster.report(136, slow={"T4": 1.4})
+    (ended,) = cluster.alarms(1, "ended")
+    assert ended["id"] == alarm["id"] and "as small as answers say" in ended["ended_because"]
+    assert cluster.alarms(0, "open") == []
+
+
 def test_each_is_compared_with_what_was_answered_before_it_counted(
     reported: Reported, cluster: Drifting
 ) -> None:
