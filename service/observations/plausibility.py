@@ -71,7 +71,7 @@ class TypeGuesses:
         How much of a step its device takes, which follows its batch and speed, and how much its
         host, which follows neither, is not known: it is between the shorter of them and their sum.
         """
-        guess = self._guess(job, family, reporter)
+        guess = self._guess(job, family, seen, reporter)
         if guess is None:
             return None
         placement = self._core.resolve(seen.placement)
@@ -80,14 +80,17 @@ class TypeGuesses:
         host_s = guess.host_s * seen.accumulation_steps
         return min(device_s, host_s), device_s + host_s
 
-    def _guess(self, job: Job, family: str, reporter: str) -> JobTypeGuess | None:
+    def _guess(
+        self, job: Job, family: str, first: Observation, reporter: str
+    ) -> JobTypeGuess | None:
         taken_back, now_s = self._feed.taken_back, self._clock()
         known = self._known.get((family, reporter))
         if known is not None and known.taken_back == taken_back and now_s < known.until_s:
             return known.guess
         seen = [one for one in self._feed.of(family) if not one.ran_out]
         own = [one for one in seen if one.reporter == reporter]
-        placements, kept = modelled(self._core, own or seen, job.mode)
+        # The first one is believed, and what comes with it in a request is held to it.
+        placements, kept = modelled(self._core, own or seen or [first], job.mode)
         if not kept:
             return None
         guess = guess_of(placements, kept)
