@@ -189,6 +189,11 @@ class LeasedStore(SharedStore):
         return int(changed.rowcount)
 
     @classmethod
+    def _ran_out(cls, connection: Connection, age_s: float) -> ColumnElement[bool]:
+        """Return whether the last lease of a row ran out so many seconds ago."""
+        return cls.work.c.lease_until < clock(connection) - age_s
+
+    @classmethod
     def _is_held(cls, held: Held) -> ColumnElement[bool]:
         table = cls.work.c
         same = table.name == held.name, table.attempts == held.attempts
