@@ -6,14 +6,16 @@ import math
 import os
 from collections import Counter as Tally
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics import MetricWrapperBase
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from perfmodel.estimator import basis_names
 
@@ -296,11 +298,25 @@ class Metrics:
     def exposition(self) -> bytes:
         """Return everything in the text format of Prometheus."""
         self._count_pending()
-        if os.environ.get(_MULTIPROCESS_FOLDER):
+        folder = os.environ.get(_MULTIPROCESS_FOLDER)
+        if folder:
+            _forget_ended_workers(Path(folder))
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
             return generate_latest(registry)
         return generate_latest(self._registry)
+
+
+def _forget_ended_workers(folder: Path) -> None:
+    """Remove what workers said last of what is going on in them, once they are gone."""
+    for file in folder.glob("gauge_live*_*.db"):
+        worker = int(file.stem.rpartition("_")[2])
+        try:
+            os.kill(worker, 0)
+        except OSError:
+            # Another that is asked may have removed them by now.
+            with suppress(FileNotFoundError):
+                mark_process_dead(worker, str(folder))  # type: ignore[no-untyped-call]
 
 
 def _timestamp(written: Any) -> float:
