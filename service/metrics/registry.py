@@ -30,7 +30,7 @@ ERROR_EDGES = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0)
 #: What workers on one host say of a gauge together: the sum, the worst, what was said last.
 _SUM = {"multiprocess_mode": "livesum"}
 _WORST = {"multiprocess_mode": "livemin"}
-_LAST = {"multiprocess_mode": "mostrecent"}
+_LAST = {"multiprocess_mode": "livemostrecent"}
 
 Instrument = TypeVar("Instrument", bound=MetricWrapperBase)
 

@@ -18,8 +18,10 @@ from waiting import PATIENCE_S, until
 
 from perfmodel.cli import cli
 from perfmodel.client import Client
-from perfmodel.store.sql.tables import RESIDUALS
+from perfmodel.store.sql.leases import clock
+from perfmodel.store.sql.tables import DRIFT_KEEPERS, RESIDUALS
 from service.schemas.state_bodies import DriftAnswer
+from service.state.state import State
 
 
 @pytest.fixture
@@ -78,6 +80,26 @@ def test_an_alarm_that_goes_on_under_its_name_ends_under_it(
     (ended,) = cluster.alarms(1, "ended")
     assert ended["id"] == alarm["id"] and "as small as answers say" in ended["ended_because"]
     assert cluster.alarms(0, "open") == []
+
+
+def test_who_is_the_keeper_no_more_tells_of_no_alarm(reported: Reported, cluster: Drifting) -> None:
+    def told(count: float) -> bool:
+        text = reported.client.get("/metrics", headers=reported.admin).text
+        return f'perfmodel_drift_alarms{{kind="accelerator"}} {count}' in text
+
+    cluster.report(64)
+    cluster.drift()
+    cluster.report(40, slow={"T4": 1.4})
+    until(lambda: told(1.0))
+    # Of several hosts another one goes on, and this one would tell of it for ever.
+    state: State = reported.app.state.dispatcher.state
+    with state.database.connections.writing() as connection:
+        connection.execute(
+            update(DRIFT_KEEPERS).values(
+                owner="another", attempts=99, lease_until=clock(connection) + 3_600.0
+            )
+        )
+    until(lambda: told(0.0))
 
 
 def test_each_is_compared_with_what_was_answered_before_it_counted(
