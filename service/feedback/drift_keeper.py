@@ -102,6 +102,10 @@ class DriftKeeper(PollingThread):
                 self._tells_alarms = False
             return False
         assert self._keeping is not None
+        if not self._tells_alarms:
+            # Now: what was left to be compared may take long.
+            self._tell_alarms(self._state.alarms.open_alarms())
+            self._tells_alarms = True
         self._look()
         if self._has_more and not self._compare(self._keeping):
             self._keeping = None
@@ -169,7 +173,6 @@ class DriftKeeper(PollingThread):
             logger.debug("%s", error)
             return
         self._tell_alarms(self._state.alarms.open_alarms())
-        self._tells_alarms = True
 
     def _tell_alarms(self, standing: Sequence[Alarm]) -> None:
         counts = Counter(one.kind for one in standing)
