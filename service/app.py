@@ -31,7 +31,6 @@ from service.http.bodies import HeadRequests, RequestBodies
 from service.http.documentation import problems
 from service.http.draining import Draining
 from service.http.health_server import HealthServer
-from service.http.redaction import without_places
 from service.metrics.registry import Metrics
 from service.metrics.request_monitor import RequestMonitor
 from service.observations.accuracy import AccuracyReport
@@ -127,7 +126,7 @@ class Background:
         """Return why the service is not ready, in words for anybody; None: it is about to end."""
         if self.draining.has_begun:
             return None
-        return [without_places(each) for each in self._dispatcher.problems]
+        return self._dispatcher.ill_health
 
 
 def _webhook(alarms: AlarmStore, metrics: Metrics, settings: Settings) -> Webhook | None:

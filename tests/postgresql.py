@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import signal
 import subprocess
 import tempfile
@@ -31,11 +32,18 @@ class PostgresqlServer:
         self._numbers = itertools.count(1)
         self._kept: str | None = None
 
-    def new_database(self) -> str:
+    def environment(self) -> dict[str, str]:
+        """Return the variables with which the programs that come with the server find it."""
+        programs = Path(psutil.Process(self._server.get_pid()).exe()).parent
+        url = make_url(self._server.get_uri())
+        host, path = str(url.query["host"]), f"{programs}:{os.environ['PATH']}"
+        return {**os.environ, "PATH": path, "PGHOST": host, "PGUSER": str(url.username)}
+
+    def new_database(self, name: str | None = None) -> str:
         """Create an empty database and return its URL."""
         import psycopg
 
-        name = f"perfmodel_{next(self._numbers)}"
+        name = name or f"perfmodel_{next(self._numbers)}"
         with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
             connection.execute(f'CREATE DATABASE "{name}" STRATEGY wal_log')
         # As a user writes it: without a driver, which has to be psycopg 3 all the same.

@@ -47,6 +47,7 @@ class ObservedJobs:
         self._observed: LruCache[str, _Made[ObservedJob | None]] = LruCache(_MOST_JOBS)
         self._unobserved: LruCache[str, _Made[ObservedJob | None]] = LruCache(_MOST_JOBS)
         self._types: LruCache[str, _Made[ObservedJobType]] = LruCache(_MOST_TYPES)
+        self._told: LruCache[tuple[str, str], bool] = LruCache(_MOST_JOBS)
         self._strangers: Strangers | None = None
         # Read now: the first observation need not wait for it.
         _ = fitted_prior().of_bare_steps
@@ -151,9 +152,21 @@ class ObservedJobs:
             return observed_job(self._estimator.core, prepared, seen)
         except InvalidInputError as error:
             # They were weighed when they came in; since then a model or a device has changed.
-            logger.warning("an observation of %s counts no longer: %s", prepared.job.label, error)
+            self._tell(prepared, error)
         still = [one for one in seen if self._can_be_weighed(prepared, one)]
         return observed_job(self._estimator.core, prepared, still)
+
+    def _tell(self, prepared: PreparedJob, error: InvalidInputError) -> None:
+        """Say why observations of a family count no longer: once, whatever is asked about it."""
+        reason = (prepared.family, error.message)
+        if self._told.get(reason) is None:
+            self._told.put(reason, True)
+            logger.warning(
+                "observations of %s count no longer: %s What was removed may be added again; "
+                "DELETE /v1/observations takes them back for good.",
+                prepared.job.label,
+                error.message,
+            )
 
     def _resolves(self, seen: Observation) -> bool:
         try:

@@ -37,6 +37,7 @@ from service.dispatch.deadlines import Deadlines
 from service.dispatch.prefetch import Prefetch
 from service.http.bodies import SMALL_BYTES, read_json
 from service.http.errors import OverloadedError
+from service.http.redaction import without_places
 from service.metrics.registry import Metrics
 from service.settings import Settings
 from service.shadow.shadow import Shadow
@@ -151,6 +152,13 @@ class Dispatcher:
     def problems(self) -> list[str]:
         """What is wrong with the models that are installed, or with where they come from."""
         return [*self.estimator.problems, *self.source.problems]
+
+    @property
+    def ill_health(self) -> list[str]:
+        """What is wrong, in words for anybody: with models, or with the database."""
+        lost = self.state.watch.problem
+        wrong = [*self.problems, *([lost] if lost else [])]
+        return [without_places(each) for each in wrong]
 
     async def predict(
         self,
@@ -358,11 +366,12 @@ def _why(options: Options, *, overload: bool) -> str:
     if overload:
         return (
             "Too many questions wait for the trained model: the analytical model answers, without "
-            "what was observed. Ask again later."
+            "what was observed of jobs that have a model. Ask again later."
         )
     return (
         f"The full answer did not come within deadline_ms={options.deadline_ms:g}: the analytical "
-        "model answers, without what was observed. The full one is being worked on; ask again."
+        "model answers, without what was observed of jobs that have a model. The full one is being "
+        "worked on; ask again."
     )
 
 

@@ -81,11 +81,11 @@ class AlarmBook:
 
     def _alarm(self, raised: RaisedAlarm, kept: Alarm | None) -> Alarm:
         """Return an alarm as it is kept; one of its group that stands goes on under its name."""
+        cause, ended = raised.cause, raised.ended
         name = _name(raised.group, raised.opened)
-        if kept is not None and (raised.ended is None or kept.name == name):
+        # One that has ended is that which stands where they were opened by the same residual.
+        if kept is not None and (ended is None or kept.opened_observation == raised.opened.number):
             name = kept.name
-        cause = raised.cause
-        ended = raised.ended
         return Alarm(
             name=name,
             kind=cause.group.kind,

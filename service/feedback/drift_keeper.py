@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import final
 
 from perfmodel.errors import MissingExtraError
 from perfmodel.feedback.causes import KINDS
-from perfmodel.store.feedback import StoredResidual
+from perfmodel.store.feedback import Alarm, StoredResidual
 from perfmodel.store.feedback.keeper_lease import KeeperLease, Keeping
 from perfmodel.store.sql.leases import new_owner
 from perfmodel.store.sql.polling import PollingThread
@@ -61,6 +62,7 @@ class DriftKeeper(PollingThread):
         self._seen = Changes(-1, -1)
         self._looks_back = self._folds_again = self._has_more = True
         self._now_version = ""
+        self._tells_alarms = False
 
     def start(self) -> None:
         """Begin to look, where it is looked at all."""
@@ -94,8 +96,16 @@ class DriftKeeper(PollingThread):
             The database cannot be used.
         """
         if not self._is_keeper():
+            if self._tells_alarms:
+                # Whoever is the keeper now tells of them.
+                self._tell_alarms(())
+                self._tells_alarms = False
             return False
         assert self._keeping is not None
+        if not self._tells_alarms:
+            # Now: what was left to be compared may take long.
+            self._tell_alarms(self._state.alarms.open_alarms())
+            self._tells_alarms = True
         self._look()
         if self._has_more and not self._compare(self._keeping):
             self._keeping = None
@@ -162,8 +172,11 @@ class DriftKeeper(PollingThread):
         except MissingExtraError as error:
             logger.debug("%s", error)
             return
-        standing = Counter(one.kind for one in self._state.alarms.open_alarms())
-        self._dispatcher.metrics.drift_alarms({kind: standing[kind] for kind in KINDS})
+        self._tell_alarms(self._state.alarms.open_alarms())
+
+    def _tell_alarms(self, standing: Sequence[Alarm]) -> None:
+        counts = Counter(one.kind for one in standing)
+        self._dispatcher.metrics.drift_alarms({kind: counts[kind] for kind in KINDS})
 
     def _ask_again(self, keeping: Keeping) -> None:
         """Ask another version that serves by now about the newest observations."""

@@ -6,14 +6,16 @@ import math
 import os
 from collections import Counter as Tally
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics import MetricWrapperBase
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from perfmodel.estimator import basis_names
 
@@ -28,7 +30,7 @@ ERROR_EDGES = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0)
 #: What workers on one host say of a gauge together: the sum, the worst, what was said last.
 _SUM = {"multiprocess_mode": "livesum"}
 _WORST = {"multiprocess_mode": "livemin"}
-_LAST = {"multiprocess_mode": "mostrecent"}
+_LAST = {"multiprocess_mode": "livemostrecent"}
 
 Instrument = TypeVar("Instrument", bound=MetricWrapperBase)
 
@@ -296,11 +298,25 @@ class Metrics:
     def exposition(self) -> bytes:
         """Return everything in the text format of Prometheus."""
         self._count_pending()
-        if os.environ.get(_MULTIPROCESS_FOLDER):
+        folder = os.environ.get(_MULTIPROCESS_FOLDER)
+        if folder:
+            _forget_ended_workers(Path(folder))
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
             return generate_latest(registry)
         return generate_latest(self._registry)
+
+
+def _forget_ended_workers(folder: Path) -> None:
+    """Remove what workers said last of what is going on in them, once they are gone."""
+    for file in folder.glob("gauge_live*_*.db"):
+        worker = int(file.stem.rpartition("_")[2])
+        try:
+            os.kill(worker, 0)
+        except OSError:
+            # Another that is asked may have removed them by now.
+            with suppress(FileNotFoundError):
+                mark_process_dead(worker, str(folder))  # type: ignore[no-untyped-call]
 
 
 def _timestamp(written: Any) -> float:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import orjson
 
 from perfmodel.errors import InvalidInputError, MissingExtraError, PerfModelError
+from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.evidence.observed_rows import named
+from perfmodel.estimator.evidence.step_bounds import check_possible
 from perfmodel.graph.job import Job
 from perfmodel.json_values import as_items, as_number, as_object, as_text, refuse_unknown, shown
 from perfmodel.lru import LruCache
@@ -50,6 +54,16 @@ _STATUSES = ("accepted", "quarantined", "known", "refused")
 
 #: Names and versions, sorted.
 _Software = tuple[tuple[str, str], ...]
+
+
+class _Read(NamedTuple):
+    """An observation as it was sent, and where it stands in its request."""
+
+    pointer: str
+    job: Job
+    stored: StoredJob
+    seen: Observation
+    said: Mapping[str, Any]
 
 
 class _Judged(NamedTuple):
@@ -143,18 +157,30 @@ class ObservationIntake:
             # It remembers what one version of the model says.
             self._plausibility = Plausibility(estimator, self._state.feed)
         plausibility = self._plausibility
-        read: list[_Judged | PerfModelError] = []
+        core, read = estimator.core, list[_Read | PerfModelError]()
         for position, value in enumerate(values, first):
             try:
-                read.append(self._judge(value, f"/observations/{position}", plausibility, reporter))
+                read.append(self._parse(value, f"/observations/{position}", core))
             except _OF_ONE as error:
                 read.append(error)
-        return read
+        together: defaultdict[str, list[Observation]] = defaultdict(list)
+        for one in read:
+            if isinstance(one, _Read):
+                together[one.stored.family].append(one.seen)
+        judged: list[_Judged | PerfModelError] = []
+        for one in read:
+            if isinstance(one, PerfModelError):
+                judged.append(one)
+                continue
+            try:
+                beside = together[one.stored.family]
+                judged.append(_judged(one, plausibility, reporter, beside))
+            except _OF_ONE as error:
+                judged.append(error)
+        return judged
 
-    def _judge(
-        self, value: object, pointer: str, plausibility: Plausibility, reporter: str
-    ) -> _Judged:
-        """Read one observation, and say how it is kept.
+    def _parse(self, value: object, pointer: str, core: Core) -> _Read:
+        """Read one observation.
 
         Parameters
         ----------
@@ -179,31 +205,12 @@ class ObservationIntake:
             for name, read in _SAID.items()
             if name in stated
         }
-        try:
+        with _pointing(pointer):
             # However its accelerators were spelled, it is one observation, of one cell.
-            seen = named(plausibility.estimator.core, seen, "")
-            bounds = plausibility.bounds(job, stored, seen, reporter)
-        except InvalidInputError as error:
-            # The estimator points into a question; here job and placement are of one item.
-            error.pointer = pointer + error.pointer
-            raise
-        doubt = bounds.doubt_of(seen)
-        placement = stored_placement(seen.placement)
-        content_hash = _content_hash(stored, seen, placement, said.get("software", ()))
-        kept = StoredObservation(
-            job=stored,
-            content_hash=content_hash,
-            placement=placement,
-            batch_size=seen.batch_size,
-            accumulation_steps=seen.accumulation_steps,
-            step_time_s=seen.step_time_s,
-            sync_time_s=seen.sync_time_s,
-            state=ObservationState.QUARANTINED if doubt else ObservationState.ACCEPTED,
-            reason=doubt,
-            reporter=reporter,
-            **{"key": content_hash, **said},
-        )
-        return _Judged(kept, bounds)
+            seen = named(core, seen, "")
+            if job.job_type is not None and not seen.ran_out:
+                check_possible(seen, "")
+        return _Read(pointer, job, stored, seen, said)
 
     def _job(self, value: Any, pointer: str) -> tuple[Job, StoredJob]:
         try:
@@ -216,6 +223,48 @@ class ObservationIntake:
             known = (job, stored_job(job))
             self._jobs.put(written, known)
         return known
+
+
+@contextmanager
+def _pointing(pointer: str) -> Iterator[None]:
+    """Let errors of the estimator, which point into a question, point into one of many items."""
+    try:
+        yield
+    except InvalidInputError as error:
+        error.pointer = pointer + error.pointer
+        raise
+
+
+def _judged(
+    one: _Read, plausibility: Plausibility, reporter: str, beside: Sequence[Observation]
+) -> _Judged:
+    """Say how an observation is kept.
+
+    Parameters
+    ----------
+    beside : sequence of Observation
+        Those of its family that came with it, itself among them.
+    """
+    _, job, stored, seen, said = one
+    with _pointing(one.pointer):
+        bounds = plausibility.bounds(job, stored, seen, reporter, beside)
+    doubt = bounds.doubt_of(seen)
+    placement = stored_placement(seen.placement)
+    content_hash = _content_hash(stored, seen, placement, said.get("software", ()))
+    kept = StoredObservation(
+        job=stored,
+        content_hash=content_hash,
+        placement=placement,
+        batch_size=seen.batch_size,
+        accumulation_steps=seen.accumulation_steps,
+        step_time_s=seen.step_time_s,
+        sync_time_s=seen.sync_time_s,
+        state=ObservationState.QUARANTINED if doubt else ObservationState.ACCEPTED,
+        reason=doubt,
+        reporter=reporter,
+        **{"key": content_hash, **said},
+    )
+    return _Judged(kept, bounds)
 
 
 def _observations_of(body: Any) -> list[Any]:

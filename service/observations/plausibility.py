@@ -6,7 +6,7 @@ Of a job type without a graph the bounds are what can be told from other jobs.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,7 +18,6 @@ from perfmodel.estimator.evidence.observed_rows import cells_of, single_step
 from perfmodel.estimator.evidence.step_bounds import (
     StepBounds,
     bounds_of_step,
-    check_possible,
     doubt_of_room,
     doubt_of_shortage,
     expected_bounds,
@@ -64,14 +63,19 @@ class TypeGuesses:
         self._known: LruCache[tuple[str, str], _Guessed] = LruCache(4_096)
 
     def likely_s(
-        self, job: Job, family: str, seen: Observation, reporter: str
+        self,
+        job: Job,
+        family: str,
+        seen: Observation,
+        reporter: str,
+        beside: Sequence[Observation] = (),
     ) -> tuple[float, float] | None:
         """Return the least and the most that a step is likely to take, seconds; None: no idea.
 
         How much of a step its device takes, which follows its batch and speed, and how much its
         host, which follows neither, is not known: it is between the shorter of them and their sum.
         """
-        guess = self._guess(job, family, reporter)
+        guess = self._guess(job, family, reporter, beside)
         if guess is None:
             return None
         placement = self._core.resolve(seen.placement)
@@ -80,14 +84,18 @@ class TypeGuesses:
         host_s = guess.host_s * seen.accumulation_steps
         return min(device_s, host_s), device_s + host_s
 
-    def _guess(self, job: Job, family: str, reporter: str) -> JobTypeGuess | None:
+    def _guess(
+        self, job: Job, family: str, reporter: str, beside: Sequence[Observation]
+    ) -> JobTypeGuess | None:
         taken_back, now_s = self._feed.taken_back, self._clock()
         known = self._known.get((family, reporter))
         if known is not None and known.taken_back == taken_back and now_s < known.until_s:
             return known.guess
         seen = [one for one in self._feed.of(family) if not one.ran_out]
         own = [one for one in seen if one.reporter == reporter]
-        placements, kept = modelled(self._core, own or seen, job.mode)
+        # The first ones are held to one another.
+        first = [one for one in beside if not one.ran_out]
+        placements, kept = modelled(self._core, own or seen or first, job.mode)
         if not kept:
             return None
         guess = guess_of(placements, kept)
@@ -151,16 +159,26 @@ class Plausibility:
         )
         self._types = TypeGuesses(estimator, feed)
 
-    def bounds(self, job: Job, stored: StoredJob, seen: Observation, reporter: str) -> Bounds:
+    def bounds(
+        self,
+        job: Job,
+        stored: StoredJob,
+        seen: Observation,
+        reporter: str,
+        beside: Sequence[Observation],
+    ) -> Bounds:
         """Return what may be observed of a cell.
+
+        Parameters
+        ----------
+        beside : sequence of Observation
+            Of the family, that came together with this one.
 
         Raises
         ------
         InvalidInputError
-            Nobody's step takes that time, or no answer can be given about the job there.
+            No answer can be given about the job there.
         """
-        if job.job_type is not None and not seen.ran_out:
-            check_possible(seen, "")
         cell = (
             stored.ref, seen.batch_size, seen.accumulation_steps, seen.ran_out, seen.placement,
         )  # fmt: skip
@@ -169,10 +187,9 @@ class Plausibility:
             bounds = self._shortage(job, seen) if seen.ran_out else self._bounds(job, seen)
             self._cells.put(cell, bounds)
         judged_by_others = job.job_type is not None and not seen.ran_out
-        return self._of_type(job, stored, seen, reporter) if judged_by_others else bounds
-
-    def _of_type(self, job: Job, stored: StoredJob, seen: Observation, reporter: str) -> Bounds:
-        likely_s = self._types.likely_s(job, stored.family, seen, reporter)
+        if not judged_by_others:
+            return bounds
+        likely_s = self._types.likely_s(job, stored.family, seen, reporter, beside)
         if likely_s is None:
             return Bounds()
         what = "what was reported of this job type before lets expect"

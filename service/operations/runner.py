@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -195,8 +194,7 @@ class Runner:
         )
         if given_up:
             logger.error("%d operations were begun too often and are given up", given_up)
-        before = datetime.now(UTC) - timedelta(seconds=self._keep_s)
-        self._store.forget_ended_before(before.isoformat(timespec="milliseconds"))
+        self._store.forget_ended(self._keep_s)
 
     async def _work(self, claim: Claim) -> None:
         request_id_of_context.set(f"operation/{claim.name}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
@@ -22,7 +22,7 @@ from service.schemas.state_bodies import (
     AcceleratorsAnswer,
     AliasAnswer,
 )
-from service.versions.own_catalog import OwnCatalog
+from service.versions.own_catalog import own_catalog_of
 
 router = APIRouter(prefix="/v1/accelerators", tags=["catalogue"])
 
@@ -46,7 +46,7 @@ EXAMPLE: dict[str, Any] = {
 )
 async def accelerators(request: Request) -> Response:
     """List the catalogue; each name and alias can stand in a placement."""
-    catalog = _own(request).catalog
+    catalog = own_catalog_of(request).catalog
     aliases = _aliases(catalog)
     listed = [_entry(catalog, spec, aliases.get(spec.name, ())) for spec in catalog]
     return etagged_response(request, {"accelerators": listed})
@@ -59,7 +59,7 @@ async def accelerators(request: Request) -> Response:
 )
 async def accelerator(request: Request, name: str) -> Response:
     """Return the facts of an accelerator."""
-    catalog = _own(request).catalog
+    catalog = own_catalog_of(request).catalog
     # What this machine is would have to be measured first.
     try:
         spec = catalog.with_local(None).get(name)
@@ -84,7 +84,7 @@ async def put(request: Request, name: str) -> Response:
     The shipped catalogue stays as it is: a name that it knows, in whatever spelling, is taken.
     """
     facts = await json_of(request)
-    own = _own(request)
+    own = own_catalog_of(request)
     spec, created = await dispatcher_of(request).threads.run(own.put, name, facts)
     return json_response(_one(own.catalog, spec), 201 if created else 200)
 
@@ -98,7 +98,7 @@ async def put(request: Request, name: str) -> Response:
 @in_threads
 def delete(request: Request, name: str) -> Response:
     """Forget an accelerator, its aliases and its price."""
-    if not _own(request).remove(name):
+    if not own_catalog_of(request).remove(name):
         raise not_found()
     return Response(status_code=204)
 
@@ -118,7 +118,7 @@ def put_alias(request: Request, name: str, alias: str) -> Response:
 
     No body is needed.
     """
-    canonical, created = _own(request).put_alias(name, alias)
+    canonical, created = own_catalog_of(request).put_alias(name, alias)
     content = {"accelerator": canonical, "alias": alias}
     return json_response(content, 201 if created else 200)
 
@@ -132,13 +132,9 @@ def put_alias(request: Request, name: str, alias: str) -> Response:
 @in_threads
 def delete_alias(request: Request, name: str, alias: str) -> Response:
     """Forget an alias."""
-    if not _own(request).remove_alias(name, alias):
+    if not own_catalog_of(request).remove_alias(name, alias):
         raise not_found()
     return Response(status_code=204)
-
-
-def _own(request: Request) -> OwnCatalog:
-    return cast(OwnCatalog, request.app.state.own_catalog)
 
 
 def _aliases(catalog: Catalog) -> Mapping[str, list[str]]:

@@ -7,7 +7,6 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from service.dispatch.dispatcher import dispatcher_of
 from service.http.documentation import problems
-from service.http.redaction import without_places
 from service.schemas.answer_bodies import HealthAnswer
 
 router = APIRouter(tags=["health"])
@@ -32,7 +31,7 @@ async def ready(request: Request) -> HealthAnswer:
     """
     if request.app.state.draining.has_begun:
         raise HTTPException(503, "The service is about to end. Ask another one.")
-    wrong = [without_places(each) for each in dispatcher_of(request).problems]
+    wrong = dispatcher_of(request).ill_health
     return HealthAnswer(status="degraded" if wrong else "ready", detail=wrong)
 
 

@@ -17,6 +17,7 @@ from service.http.errors import not_found
 from service.routes.in_threads import in_threads
 from service.schemas.question_bodies import PriceRequest
 from service.schemas.state_bodies import PriceEntry, PricesAnswer
+from service.versions.own_catalog import own_catalog_of
 
 router = APIRouter(tags=["prices"])
 
@@ -53,13 +54,13 @@ async def put_price(request: Request, accelerator: str) -> Response:
             f"currency is a code of three letters, such as EUR; got {currency!r}.",
             pointer="/currency",
         )
-    dispatcher = dispatcher_of(request)
+    threads = dispatcher_of(request).threads
     price = Price(
-        accelerator=dispatcher.estimator.accelerators.get(accelerator).name,
+        accelerator=await threads.run(own_catalog_of(request).named, accelerator),
         per_hour=as_number("per_hour", fields["per_hour"], "/per_hour"),
         currency=currency,
     )
-    await dispatcher.threads.run(dispatcher_of(request).state.prices.put, price)
+    await threads.run(dispatcher_of(request).state.prices.put, price)
     return json_response(asdict(price))
 
 
@@ -72,8 +73,7 @@ async def put_price(request: Request, accelerator: str) -> Response:
 @in_threads
 def delete_price(request: Request, accelerator: str) -> Response:
     """Forget a price."""
-    dispatcher = dispatcher_of(request)
-    name = dispatcher.estimator.accelerators.get(accelerator).name
-    if not dispatcher.state.prices.remove(name):
+    name = own_catalog_of(request).named(accelerator)
+    if not dispatcher_of(request).state.prices.remove(name):
         raise not_found(f"No price of {name} was set.")
     return Response(status_code=204)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import orjson
+from fastapi import Request
 
 from perfmodel.devices.catalog import Catalog
 from perfmodel.devices.codec import spec_from_dict, spec_to_dict, stated_spec
@@ -85,7 +86,8 @@ class OwnCatalog:
         tuple of str and bool
             The name of the device in the catalogue, and whether the alias is new.
         """
-        canonical = self._named(name)
+        # What this machine is called here it is nowhere else.
+        canonical = self.named(name, local=False)
         _check_name(alias)
         created = self._store.put_alias(alias, canonical, self._check)
         self.refresh()
@@ -93,18 +95,33 @@ class OwnCatalog:
 
     def remove_alias(self, name: str, alias: str) -> bool:
         """Take an alias away that was added; False without it."""
-        canonical = self._named(name)
+        canonical = self.named(name, local=False)
         _refuse_shipped(self.catalog, alias)
         removed = self._store.remove_alias(alias, canonical)
         self.refresh()
         return removed
 
-    def _named(self, name: str) -> str:
-        # What this machine is called here it is nowhere else, and asking would measure it.
-        return self.catalog.with_local(None).get(name).name
+    def named(self, name: str, *, local: bool = True) -> str:
+        """Return what a device is called in the catalogue, one included that was just added.
+
+        Another process may have added it, and what others change is seen from time to time only.
+
+        Parameters
+        ----------
+        local : bool
+            Whether it may be this machine; finding out what that is may measure it.
+        """
+        if name not in self.catalog:
+            self.refresh()
+        return (self.catalog if local else self.catalog.with_local(None)).get(name).name
 
     def _check(self, found: OwnAccelerators) -> None:
         self.catalog.with_own(*_read(found, _refuse))
+
+
+def own_catalog_of(request: Request) -> OwnCatalog:
+    """Return the catalogue of the application that a request came to."""
+    return cast(OwnCatalog, request.app.state.own_catalog)
 
 
 def _refuse(name: str, error: InvalidInputError) -> None:

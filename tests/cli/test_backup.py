@@ -14,6 +14,7 @@ import pytest
 from asking import Service
 from click.testing import CliRunner, Result
 from service_process import service_process
+from small_disks import leave_free, small_disk
 
 from perfmodel.cli import cli
 
@@ -129,6 +130,26 @@ def test_what_is_there_is_put_aside_and_only_when_told_to(state: Path, tmp_path:
     shown = _run("restore", archive, "--database", state, "--replace", "--json")
     aside = [Path(path) for path in json.loads(shown.stdout)["aside"]]
     assert len(aside) == 3 and aside[0].read_bytes() == before
+
+
+def test_a_restore_needs_room_for_the_database_once_and_else_changes_nothing(
+    state: Path, tmp_path: Path
+) -> None:
+    archive = tmp_path / "state.tar"
+    _run("backup", archive, "--database", state)
+    size_bytes = archive.stat().st_size
+    with small_disk(tmp_path / "disk", 3 * size_bytes) as folder:
+        target = folder / "state.db"
+        _run("restore", archive, "--database", target)
+        before = target.read_bytes()
+        leave_free(folder, size_bytes // 2)
+        shown = _run("restore", archive, "--database", target, "--replace", code=4).stderr
+        assert "No space left on device" in shown and "Nothing changed." in shown
+        assert target.read_bytes() == before
+        # Beside the database, and not for it twice.
+        leave_free(folder, size_bytes + size_bytes // 2)
+        assert "put aside" in _run("restore", archive, "--database", target, "--replace").stdout
+        assert target.read_bytes() == before
 
 
 def test_a_damaged_or_newer_archive_touches_nothing(state: Path, tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from guarded_service import make_app
 from running import running
 from waiting import PATIENCE_S
 
+from service.metrics.registry import Metrics
+
 ROOT = Path(__file__).resolve().parents[2]
 PROMETHEUS = ROOT / "deploy" / "prometheus"
 DASHBOARD = ROOT / "deploy" / "grafana" / "dashboards" / "perfmodel.json"
@@ -80,6 +82,15 @@ def test_what_is_read_is_counted(name: str, counted: set[str]) -> None:
     assert _metrics(expression) <= counted
     known = set().union(*(_documented()[metric] for metric in _metrics(expression)))
     assert _labels(expression) <= known | _ADDED
+
+
+def test_the_values_that_are_read_are_counted() -> None:
+    metrics = Metrics()
+    for predicted in (1.0, 2.0):
+        metrics.observation("T4", 1.0, predicted=predicted, low=0.9 * predicted, high=9.0)
+    counted = set(re.findall(r'covered="(\w+)"', metrics.exposition().decode()))
+    read = "\n".join([*EXPRESSIONS.values(), (PROMETHEUS / "rules-test.yml").read_text()])
+    assert set(re.findall(r'covered="(\w+)"', read)) == counted
 
 
 def test_the_page_lists_what_is_counted(counted: set[str]) -> None:

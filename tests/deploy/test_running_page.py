@@ -12,10 +12,13 @@ from pathlib import Path
 
 import yaml
 from migrated import migrated_sqlite
+from postgresql import PostgresqlServer
 
 from perfmodel.cli.running.prices import read_price_list
 from perfmodel.cli.running.settings_file import read_settings_into
 from perfmodel.devices.catalog import Catalog
+from perfmodel.store.sql.connections import Connections
+from perfmodel.store.sql.migrate import upgrade
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "running.md").read_text()
@@ -52,6 +55,31 @@ def test_every_command_is_done(tmp_path: Path) -> None:
     assert "H100-SXM5-80GB" in before
     assert "put aside" in after
     assert "No prices were set" in after
+
+
+def test_a_postgresql_is_rolled_back_and_can_be_upgraded_again(
+    postgresql: PostgresqlServer, tmp_path: Path
+) -> None:
+    (dump,) = re.findall("`(pg_dump .* perfmodel)`", PAGE)
+    rename, restore = re.findall("^    ((?:psql|pg_restore) .*)$", PAGE, re.MULTILINE)
+    url = postgresql.new_database("perfmodel")
+
+    def run(*commands: str) -> None:
+        shell = ["sh", "-c", "\n".join(("set -e", *commands))]
+        subprocess.run(shell, cwd=tmp_path, env=postgresql.environment(), check=True, timeout=300)
+
+    def migrated(revision: str) -> None:
+        connections = Connections(url)
+        with connections.writing(limit_s=300) as connection:
+            upgrade(connection, revision)
+        connections.close()
+
+    migrated("0010")
+    run(dump)
+    # Adds tables.
+    migrated("head")
+    run(rename, restore)
+    migrated("head")
 
 
 def test_its_files_can_be_read(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import sqlite3
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -138,4 +139,18 @@ def test_a_newer_database_is_refused(database_url: str) -> None:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(StoreError, match="newer"):
         migrate(connections)
+    connections.close()
+
+
+def test_an_upgrade_is_said_and_a_new_database_is_not(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "perfmodel.store.sql.migrate")
+    connections = Connections(database_url)
+    with connections.writing() as connection:
+        upgrade(connection, "0012")
+    migrate(connections)
+    migrate(connections)
+    (said,) = [one.getMessage() for one in caplog.records if one.name.endswith("sql.migrate")]
+    assert f"from schema 0012 to {HEAD}" in said
     connections.close()

@@ -3,8 +3,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from jumping_clock import jump
 from made_up_observations import stored_job, stored_observation
 
+from perfmodel.store.sql.connections import now
 from perfmodel.store.state import observations
 from perfmodel.store.state.database import Database
 from perfmodel.store.state.jobs import JobStore
@@ -197,6 +199,20 @@ def test_what_is_too_old_counts_no_longer_and_is_removed(
     assert len(filled.counting("a")) == 4
     assert keeps_an_hour.remove_expired() == 4
     assert len(_left(filled)) == 4
+
+
+def test_times_are_those_of_the_database(
+    store: ObservationStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A host whose own clock is a day behind would else keep what others remove at once.
+    jump(monkeypatch, 86_400.0)
+    store.add([stored_observation("an hour", expires_in_s=3_600)])
+    (seen,) = store.page().items
+    assert seen.received_at > now()
+    assert len(store.counting("a")) == 1
+    jump(monkeypatch, 3_601.0)
+    assert not store.counting("a")
+    assert store.remove_expired() == 1
 
 
 def test_what_said_how_long_it_counts_counts_no_longer_and_is_removed(

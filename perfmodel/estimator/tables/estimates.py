@@ -116,10 +116,10 @@ def estimate_of(cell: Cell, step: CellStep, observed: ObservedJob | None = None)
     )
 
 
-#: Said where the peak memory exceeds what an accelerator has.
+#: Said where the peak memory exceeds what an accelerator has, less what jobs beside it hold.
 NO_ROOM_WARNING = (
-    "The step needs more memory than the accelerator has; the throughput is what it would reach "
-    "if it fitted."
+    "The step needs more memory than it has of the accelerator; the throughput is what it would "
+    "reach if it fitted."
 )
 
 

@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import sqlite3
 import tarfile
 import tempfile
@@ -25,7 +26,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from perfmodel.errors import InvalidInputError, StoreError
-from perfmodel.store.durable import whole_file, write_whole
+from perfmodel.store.durable import whole_file
 from perfmodel.store.sql.migrate import HEAD
 
 #: Parts of an archive, beside the manifest; the first is always there.
@@ -159,28 +160,42 @@ def restore(archive: Path, places: StatePlaces, *, replace: bool = False) -> dic
     ------
     InvalidInputError
         No such archive, or one that is damaged or of a newer version; files that are there.
+    StoreError
+        There is no room for it, or a place cannot be written.
     """
-    with tempfile.TemporaryDirectory(dir=_folder(places.database)) as folder:
-        parts = Path(folder)
-        manifest = _unpack(archive, parts)
-        targets = {STATE: places.database, KEYS: places.keys, AUDIT: places.audit}
-        there = [path for path in targets.values() if path.exists()]
-        if there and not replace:
-            raise InvalidInputError(
-                f"{there[0]} is there already. Stop the service and add --replace, which puts it "
-                "aside; or name another place."
-            )
-        aside = [str(_put_aside(path)) for path in there]
-        for suffix in ("-wal", "-shm"):
-            log = Path(f"{places.database}{suffix}")
-            if log.exists():
-                aside.append(str(_put_aside(log)))
-        for name, path in targets.items():
-            if (parts / name).exists():
-                write_whole(path, (parts / name).read_bytes())
+    aside: list[str] = []
+    try:
+        with tempfile.TemporaryDirectory(dir=_folder(places.database)) as folder:
+            manifest = _unpack(archive, Path(folder))
+            _put_in_place(Path(folder), places, aside, replace=replace)
+    except OSError as error:
+        done = f"What was there is put aside: {', '.join(aside)}." if aside else "Nothing changed."
+        raise StoreError(
+            f"{archive} cannot be restored: {error.strerror or error}. Name a place that may be "
+            f"written, and has room for the database. {done}"
+        ) from error
+    return {**manifest, "aside": aside}
+
+
+def _put_in_place(parts: Path, places: StatePlaces, aside: list[str], *, replace: bool) -> None:
+    """Move what was unpacked to where it belongs; add the names of what was there to ``aside``."""
+    targets = {STATE: places.database, KEYS: places.keys, AUDIT: places.audit}
+    there = [path for path in targets.values() if path.exists()]
+    if there and not replace:
+        raise InvalidInputError(
+            f"{there[0]} is there already. Stop the service and add --replace, which puts it "
+            "aside; or name another place."
+        )
+    logs = [Path(f"{places.database}{suffix}") for suffix in ("-wal", "-shm")]
+    for path in (*there, *filter(Path.exists, logs)):
+        aside.append(str(_put_aside(path)))
+    for name, path in targets.items():
+        if (parts / name).exists():
+            with whole_file(path) as partial:
+                # Moved and not written again: beside the database there may be room for it once.
+                shutil.move(parts / name, partial)
     if places.keys.exists():
         places.keys.chmod(0o600)
-    return {**manifest, "aside": aside}
 
 
 def _sqlite_file(database: str) -> Path:
@@ -196,7 +211,7 @@ def _sqlite_file(database: str) -> Path:
         raise InvalidInputError("A database in memory cannot be backed up.")
     raise InvalidInputError(
         "PostgreSQL is backed up by its own tools, keys and audit log with it: pg_dump "
-        "--format=custom --file=perfmodel.dump DATABASE, and pg_restore --clean --if-exists "
+        "--format=custom --file=perfmodel.dump DATABASE, and into an empty database pg_restore "
         "--dbname=DATABASE perfmodel.dump."
     )
 
@@ -250,7 +265,8 @@ def _unpack(archive: Path, folder: Path) -> dict[str, Any]:
                 if name in members:
                     content = tar.extractfile(members[name])
                     assert content is not None
-                    (folder / name).write_bytes(content.read())
+                    with (folder / name).open("wb") as file:
+                        shutil.copyfileobj(content, file)
         manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_bytes())
         hashes: Mapping[str, str] = manifest["sha256"]
         if manifest["format"] > FORMAT or (manifest["schema"] or "") > HEAD:

@@ -14,6 +14,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Collection
+from datetime import UTC, datetime
 from typing import Any, ClassVar, Protocol
 
 from sqlalchemy import (
@@ -28,6 +29,7 @@ from sqlalchemy import (
     func,
     literal,
     or_,
+    select,
     update,
 )
 
@@ -187,6 +189,11 @@ class LeasedStore(SharedStore):
         return int(changed.rowcount)
 
     @classmethod
+    def _ran_out(cls, connection: Connection, age_s: float) -> ColumnElement[bool]:
+        """Return whether the last lease of a row ran out so many seconds ago."""
+        return cls.work.c.lease_until < clock(connection) - age_s
+
+    @classmethod
     def _is_held(cls, held: Held) -> ColumnElement[bool]:
         table = cls.work.c
         same = table.name == held.name, table.attempts == held.attempts
@@ -203,6 +210,12 @@ def clock(connection: Connection) -> ColumnElement[float]:
     if connection.dialect.name == "sqlite":
         return (func.julianday("now", type_=Double) - literal(_EPOCH_DAY)) * literal(_DAY_S)
     return cast(func.extract("epoch", func.clock_timestamp()), Double)
+
+
+def time_of(connection: Connection) -> str:
+    """Return the time of the database as it is written in every table: UTC, ISO 8601."""
+    seconds = connection.execute(select(clock(connection))).scalar_one()
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
 def _until(connection: Connection, lease_s: float) -> ColumnElement[float]:

@@ -9,6 +9,8 @@ from sqlalchemy import Connection, inspect, text
 
 from perfmodel.store.sql.connections import Connections
 
+logger = logging.getLogger(__name__)
+
 #: The newest migration; a test holds it to the scripts.
 HEAD = "0014"
 
@@ -39,8 +41,16 @@ def migrate(connections: Connections) -> None:
             for limit in limits:
                 connection.execute(text(f"SET LOCAL {limit} = 0"))
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-        if revision_of(connection) != HEAD:
+        found = revision_of(connection)
+        if found != HEAD:
             upgrade(connection)
+            if found is not None:
+                logger.info(
+                    "the database was brought from schema %s to %s: what was written for the first "
+                    "does not start on it any more",
+                    found,
+                    HEAD,
+                )
 
 
 def revision_of(connection: Connection) -> str | None:

@@ -20,12 +20,18 @@ class PollingThread(ABC):
         How often it looks.
     complaint : str
         What cannot be done without the database; it is logged once each time that this is away.
+
+    Attributes
+    ----------
+    problem : str or None
+        What could not be done at the last look, and why; None: nothing.
     """
 
     def __init__(self, name: str, *, every_s: float, complaint: str) -> None:
         self._name = name
         self._every_s = every_s
         self._complaint = complaint
+        self.problem: str | None = None
         self._ended = threading.Event()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -57,15 +63,15 @@ class PollingThread(ABC):
             thread.join()
 
     def _run(self) -> None:
-        lost = False
         while not self._ended.wait(self._every_s):
             try:
                 self.poll()
-                lost = False
+                self.problem = None
             except StoreError as error:
-                if not lost:
-                    logger.warning("%s: %s", self._complaint, error)
-                lost = True
+                found = f"{self._complaint}: {error}"
+                if self.problem is None:
+                    logger.warning("%s", found)
+                self.problem = found
             except Exception:
                 # One that cannot follow must not keep the others from following.
                 logger.exception("a change could not be followed")

@@ -23,7 +23,8 @@ from sqlalchemy import (
     update,
 )
 
-from perfmodel.store.sql.connections import Connections, now
+from perfmodel.store.sql.connections import Connections
+from perfmodel.store.sql.leases import time_of
 from perfmodel.store.sql.shared_store import (
     Page,
     SharedStore,
@@ -115,15 +116,16 @@ class ObservationStore(SharedStore):
         first: dict[_Key, StoredObservation] = {}
         for key, seen in zip(keys, observations, strict=True):
             first.setdefault(key, seen)
-        received_at = now()
-        new_jobs = [
-            {**asdict(job), "created_at": received_at}
-            for ref, job in jobs.items()
-            if ref not in self._kept_jobs
-        ]
         with self._connections.writing() as connection:
             # First: it is the lock that makes transactions of several hosts wait for each other.
             revision = raise_revision(connection, REVISION)
+            # Hosts may disagree about the time, and each removes what is too old.
+            received_at = time_of(connection)
+            new_jobs = [
+                {**asdict(job), "created_at": received_at}
+                for ref, job in jobs.items()
+                if ref not in self._kept_jobs
+            ]
             insert_new(connection, JOBS, new_jobs, "ref")
             rows = [_row(seen, revision, received_at) for seen in first.values()]
             added = set(insert_new(connection, OBSERVATIONS, rows, "reporter", "family", "key"))
@@ -184,14 +186,15 @@ class ObservationStore(SharedStore):
         before_revision : int or None
             Those that counted before this transaction; None: all.
         """
-        table, at = OBSERVATIONS.c, now()
+        table = OBSERVATIONS.c
         alike = [] if family is None else [table.family == family]
         counts = [table.state == ObservationState.ACCEPTED, *alike]
-        if self._keep_s:
-            counts.append(table.received_at >= _later(at, -self._keep_s))
         if before_revision is not None:
             counts.append(table.revision < before_revision)
         with self._connections.reading() as connection:
+            at = time_of(connection)
+            if self._keep_s:
+                counts.append(table.received_at >= _later(at, -self._keep_s))
             reporters = _reporters(connection, alike)
             measured = _newest(connection, reporters, [*counts, IS_MEASURED], at)
             chosen = _by_turns([_of_cells(rows, of_one_cell) for rows in measured], most)
@@ -215,9 +218,11 @@ class ObservationStore(SharedStore):
 
     def remove_expired(self) -> int:
         """Remove those that are too old to count, or said how long they would; return how many."""
-        expired = self.remove(ObservationFilter(expired_at=now()))
+        with self._connections.reading() as connection:
+            at = time_of(connection)
+        expired = self.remove(ObservationFilter(expired_at=at))
         if self._keep_s:
-            expired += self.remove(ObservationFilter(before=_later(now(), -self._keep_s)))
+            expired += self.remove(ObservationFilter(before=_later(at, -self._keep_s)))
         return expired
 
     def move(

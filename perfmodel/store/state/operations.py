@@ -201,11 +201,12 @@ class OperationStore(LeasedStore):
         """Forget an operation; whoever works on it works for nothing. False without it."""
         return self._write(delete(OPERATIONS).where(OPERATIONS.c.name == name)) > 0
 
-    def forget_ended_before(self, time: str) -> int:
-        """Forget what ended before a time (UTC, ISO 8601); return how many those were."""
-        table = OPERATIONS.c
-        old = and_(table.state.in_(_ENDED), table.updated_at < time)
-        return self._write(delete(OPERATIONS).where(old))
+    def forget_ended(self, keep_s: float) -> int:
+        """Forget what ended so long ago, by the clock of all hosts; return how many those were."""
+        with self._connections.writing() as connection:
+            # Until it ended somebody held a lease.
+            old = and_(OPERATIONS.c.state.in_(_ENDED), self._ran_out(connection, keep_s))
+            return int(connection.execute(delete(OPERATIONS).where(old)).rowcount)
 
     def open_of(self, caller: str) -> int:
         """Return how many operations of a caller are open."""

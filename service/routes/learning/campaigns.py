@@ -30,7 +30,7 @@ from service.schemas.state_bodies import (
     CampaignTasksAnswer,
 )
 from service.state.state import State
-from service.versions.own_catalog import OwnCatalog
+from service.versions.own_catalog import own_catalog_of
 
 router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"])
 
@@ -112,7 +112,7 @@ async def create(request: Request) -> Response:
     body = await json_of(request)
     state, caller = dispatcher_of(request).state, caller_of(request)
     # What this machine is called, it is nowhere else.
-    catalog = cast(OwnCatalog, request.app.state.own_catalog).catalog.with_local(None)
+    catalog = own_catalog_of(request).catalog.with_local(None)
 
     def entered() -> tuple[dict[str, Any], bool]:
         found = enter_request(state.campaigns, body, catalog=catalog, caller=caller)

@@ -18,8 +18,10 @@ from waiting import PATIENCE_S, until
 
 from perfmodel.cli import cli
 from perfmodel.client import Client
-from perfmodel.store.sql.tables import RESIDUALS
+from perfmodel.store.sql.leases import clock
+from perfmodel.store.sql.tables import DRIFT_KEEPERS, RESIDUALS
 from service.schemas.state_bodies import DriftAnswer
+from service.state.state import State
 
 
 @pytest.fixture
@@ -54,6 +56,50 @@ def test_a_card_that_slows_down_is_named_until_answers_fit_again(
     assert ended["id"] == alarm["id"] and ended["acknowledged_by"] and ended["ended_because"]
     response = client.get("/v1/drift", headers=admin)
     DriftAnswer.model_validate_json(response.content, strict=True)
+
+
+def test_an_alarm_that_goes_on_under_its_name_ends_under_it(
+    reported: Reported, cluster: Drifting
+) -> None:
+    cluster.report(64)
+    cluster.drift()
+    cluster.report(40, slow={"T4": 1.4})
+    (alarm,) = cluster.alarms(1, "open")
+    # Without the first slow steps it would have been opened later; it is the same all the same.
+    for number in range(65, 81):
+        reported.client.delete(f"/v1/observations?key=step-{number}", headers=reported.admin)
+    cluster.drift(compared=88)
+
+    def goes_on() -> bool:
+        (known,) = cluster.alarms(1, "open")
+        assert known["id"] == alarm["id"]
+        return bool(known["opened_at"] > alarm["opened_at"])
+
+    until(goes_on)
+    cluster.report(136, slow={"T4": 1.4})
+    (ended,) = cluster.alarms(1, "ended")
+    assert ended["id"] == alarm["id"] and "as small as answers say" in ended["ended_because"]
+    assert cluster.alarms(0, "open") == []
+
+
+def test_who_is_the_keeper_no_more_tells_of_no_alarm(reported: Reported, cluster: Drifting) -> None:
+    def told(count: float) -> bool:
+        text = reported.client.get("/metrics", headers=reported.admin).text
+        return f'perfmodel_drift_alarms{{kind="accelerator"}} {count}' in text
+
+    cluster.report(64)
+    cluster.drift()
+    cluster.report(40, slow={"T4": 1.4})
+    until(lambda: told(1.0))
+    # Of several hosts another one goes on, and this one would tell of it for ever.
+    state: State = reported.app.state.dispatcher.state
+    with state.database.connections.writing() as connection:
+        connection.execute(
+            update(DRIFT_KEEPERS).values(
+                owner="another", attempts=99, lease_until=clock(connection) + 3_600.0
+            )
+        )
+    until(lambda: told(0.0))
 
 
 def test_each_is_compared_with_what_was_answered_before_it_counted(

@@ -142,21 +142,28 @@ def test_queues_and_the_age_of_the_model_are_told() -> None:
 
 def test_workers_are_added_up(tmp_path: Path) -> None:
     worker = (
+        "import sys\n"
         "from service.metrics.registry import Metrics\n"
         "metrics = Metrics()\n"
         "metrics.request('/v1/predict', 'POST', 200, 0.001)\n"
+        "metrics.queue('answer').inc()\n"
+        "metrics.model_store(not sys.argv[1:], 1.0)\n"
         "print(metrics.exposition().decode())"
     )
     environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
     outputs = [
         subprocess.run(
-            [sys.executable, "-c", worker],
+            [sys.executable, "-c", worker, *said],
             capture_output=True, text=True, check=True, env=environment,
         ).stdout
-        for _ in range(2)
+        for said in (["away"], [])
     ]  # fmt: skip
     name = REQUESTS.format("POST", "/v1/predict", 200)
     assert [samples(text)[name] for text in outputs] == [1, 2]
+    # What waited in one that has ended waits no more, and what it saw last is past.
+    found = [samples(text) for text in outputs]
+    assert [one['perfmodel_queue_depth{queue="answer"}'] for one in found] == [1, 1]
+    assert [one["perfmodel_model_store_up"] for one in found] == [0, 1]
 
 
 @pytest.mark.parametrize("sent", ["abc-123", "00-4bf92f3577b34da6a3ce929d0e0e4736", "a" * 128])

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from guarded_service import make_app
+from jumping_clock import jump
 from waiting import until
 
 from perfmodel.errors import StoreError
-from perfmodel.store.sql.connections import now
-from perfmodel.store.state import observations
 from perfmodel.store.state.database import Database
 from service.observations.retraction import _LONGEST_PAUSE_S, Expiry
 from service.settings import Settings
@@ -20,11 +19,6 @@ from service.state.state import State
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
 ASKED = {"job": JOB, "placement": "T4"}
-
-
-def _ahead(monkeypatch: pytest.MonkeyPatch, by_s: float) -> None:
-    """Put the clock of the day ahead, by which observations become old."""
-    monkeypatch.setattr(observations, "now", lambda: observations._later(now(), by_s))
 
 
 def _none_is_too_old(client: TestClient) -> bool:
@@ -38,10 +32,10 @@ def test_answers_are_as_before_once_an_observation_is_too_old(
         before = client.post("/v1/predict", json=ASKED)
         sent = {**ASKED, "step_time_s": 2 * before.json()["step_time_s"]}
         assert client.post("/v1/observations", json=[sent]).json()["accepted"] == 1
-        _ahead(monkeypatch, 3_600.0)
+        jump(monkeypatch, 3_600.0)
         assert _none_is_too_old(client)
         assert client.post("/v1/predict", json=ASKED).content != before.content
-        _ahead(monkeypatch, 7_201.0)
+        jump(monkeypatch, 3_601.0)
         until(lambda: client.post("/v1/predict", json=ASKED).content == before.content)
         until(lambda: not client.get("/v1/observations").json()["observations"])
 
@@ -54,12 +48,12 @@ def test_an_observation_counts_as_long_as_it_said(
         before = client.post("/v1/predict", json=ASKED)
         sent = {**ASKED, "step_time_s": 2 * before.json()["step_time_s"], "expires_in_s": 7_200}
         assert client.post("/v1/observations", json=[sent]).json()["accepted"] == 1
-        _ahead(monkeypatch, 3_600.0)
+        jump(monkeypatch, 3_600.0)
         assert _none_is_too_old(client)
         assert client.post("/v1/predict", json=ASKED).content != before.content
         (kept,) = client.get("/v1/observations").json()["observations"]
         assert kept["expires_at"] > kept["received_at"]
-        _ahead(monkeypatch, 7_201.0)
+        jump(monkeypatch, 3_601.0)
         until(lambda: client.post("/v1/predict", json=ASKED).content == before.content)
         until(lambda: not client.get("/v1/observations").json()["observations"])
 

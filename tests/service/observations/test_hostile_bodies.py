@@ -109,10 +109,12 @@ def test_a_long_list_lets_others_in_between(
     judged: list[float] = []
     bounds = Plausibility.bounds
 
-    def slow(self: Plausibility, job: Job, stored: StoredJob, seen: Observation, by: str) -> Bounds:
+    def slow(
+        self: Plausibility, job: Job, stored: StoredJob, seen: Observation, *more: Any
+    ) -> Bounds:
         judged.append(seen.step_time_s)
         time.sleep(2e-3)
-        return bounds(self, job, stored, seen, by)
+        return bounds(self, job, stored, seen, *more)
 
     _send(client, _written())  # so that the job is captured
     monkeypatch.setattr(Plausibility, "bounds", slow)

@@ -111,5 +111,9 @@ def test_a_server_that_crashes_and_comes_back(postgresql: PostgresqlServer, tmp_
             assert caller.report() == 503
             assert caller.report() == 503  # without trying again at once
             assert caller.answer() == before
+            until(lambda: here.get("/v2/health/ready").json()["status"] == "degraded")
+            (detail,) = here.get("/v2/health/ready").json()["detail"]
+            assert detail.startswith("changes by others cannot be seen: The database")
         _check_nothing_lost(caller)
         until(lambda: Caller(there).answer() == caller.answer())
+        until(lambda: here.get("/v2/health/ready").json()["status"] == "ready")

@@ -197,7 +197,8 @@ def test_the_first_step_of_a_job_type_is_taken_at_its_word(client: TestClient) -
 
 
 def test_a_step_that_no_job_has_is_refused(client: TestClient) -> None:
-    answer = _observe(client, _step(9.9e-6), _step(86_401.0), _step(1e-5), _step(86_400.0))
+    slow = _step(86_400.0, job={**TYPE, "job_type": "slow"})
+    answer = _observe(client, _step(9.9e-6), _step(86_401.0), _step(1e-5), slow)
     assert _words(answer) == ["refused", "refused", "accepted", "accepted"]
     pointer = answer["observations"][0]["problem"]["errors"][0]["pointer"]
     assert pointer == "/observations/0/step_time_s"

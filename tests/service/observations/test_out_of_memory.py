@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from guarded_service import make_app
+from jumping_clock import jump
 from made_up_products import product_step
 from two_hosts import two_hosts
 from waiting import until
@@ -18,8 +19,6 @@ from waiting import until
 from perfmodel.estimator import CapturedStep
 from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.graph.job import Job
-from perfmodel.store.sql.connections import now
-from perfmodel.store.state import observations
 from service.schemas.state_bodies import ObservationsAnswer
 
 JOB: dict[str, Any] = {"model": "timm/resnet50", "mode": "training", "batch_size": 64}
@@ -151,7 +150,7 @@ def test_it_counts_as_long_as_it_said(
     before = _answers(client, job)
     _observe(client, _ran_out(job, expires_in_s=7_200))
     assert _answers(client, job) != before
-    monkeypatch.setattr(observations, "now", lambda: observations._later(now(), 7_201.0))
+    jump(monkeypatch, 7_201.0)
     until(lambda: _answers(client, job) == before)
 
 

@@ -68,3 +68,19 @@ def test_a_guess_is_made_again_after_a_while(app: FastAPI, client: TestClient) -
     # What is taken back counts no longer, at once.
     client.delete("/v1/observations?key=1")
     assert least_s() == pytest.approx(1.6)
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_the_first_steps_of_a_request_are_held_to_one_another(
+    client: TestClient, together: bool
+) -> None:
+    job = {**WRITTEN, "job_type": f"together {together}"}
+    # The first of them compiled.
+    sent = [{"job": job, "placement": "T4", "step_time_s": time_s} for time_s in (900, 1, 1.01)]
+    answers = [
+        client.post("/v1/observations", json=some).json()
+        for some in ([sent] if together else [[one] for one in sent])
+    ]
+    became = [one["status"] for answer in answers for one in answer["observations"]]
+    alone = ["accepted", "quarantined", "quarantined"]
+    assert became == (["quarantined", "accepted", "accepted"] if together else alone)

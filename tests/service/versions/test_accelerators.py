@@ -104,6 +104,15 @@ def test_aliases_count_everywhere(hosts: list[TestClient]) -> None:
     assert here.get("/v1/accelerators/old one").status_code == 404
 
 
+def test_what_one_added_may_be_named_to_the_other_at_once(hosts: list[TestClient]) -> None:
+    # As `curl` after `curl` to a service of two workers: the second answers before it has looked.
+    here, there = hosts
+    assert here.put(PLACE, json=EXAMPLE).status_code == 201
+    assert there.put(f"{PLACE}/aliases/ours").status_code == 201
+    assert here.put("/v1/prices/ours", json={"per_hour": 2.0}).json()["accelerator"] == OURS
+    assert there.delete(f"/v1/prices/{OURS}").status_code == 204
+
+
 def test_the_list_has_a_tag_that_changes_with_it(client: TestClient) -> None:
     first = client.get("/v1/accelerators")
     AcceleratorsAnswer.model_validate_json(first.content, strict=True)
@@ -169,7 +178,9 @@ def test_a_name_of_another_own_device_is_taken(client: TestClient) -> None:
     assert client.put(f"/v1/accelerators/T4/aliases/{OURS}").status_code == 422
 
 
-def test_observations_of_a_device_that_is_gone_count_no_longer(fresh: TestClient) -> None:
+def test_observations_of_a_device_that_is_gone_count_no_longer(
+    fresh: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
     job_type = {"job_type": "click-rates", "mode": "training", "batch_size": 512}
     fresh.put(PLACE, json=EXAMPLE)
     step_s = 2 * _times(fresh, OURS)[0]  # type: ignore[operator]
@@ -190,8 +201,13 @@ def test_observations_of_a_device_that_is_gone_count_no_longer(fresh: TestClient
     # A device with a thousandth of the rates could not have been as fast as was observed.
     fresh.put(PLACE, json={**EXAMPLE, "peak_flops": {"fp32": 2e8}})
     assert _times(fresh, "T4") == pytest.approx(before)
+    caplog.clear()
     fresh.delete(PLACE)
     assert _times(fresh, "T4") == pytest.approx(before)
+    # Another batch is weighed anew, and is no news.
+    fresh.post("/v1/predict", json={"job": {**JOB, "batch_size": 1024}, "placement": "T4"})
+    told = [one.getMessage() for one in caplog.records if "count no longer" in one.getMessage()]
+    assert len(told) == 1 and f"Unknown accelerator '{OURS}'" in told[0]
     answer = fresh.post("/v1/predict", json={"job": job_type, "placement": "T4"})
     assert answer.status_code == 200, answer.text
 
