@@ -48,7 +48,7 @@ class TraceExplanation:
     accelerator : AcceleratorSpec or None
         What the catalogue knows of it.
     steps : Steps
-        All that were found; ``step_count`` of them are explained.
+        All that were found; ``step_count`` of them are explained, or summed up where there is none.
     times : tuple of DeviceTime
         Over the explained steps; empty without a timeline.
     operators : tuple of PricedOperator
@@ -135,7 +135,7 @@ def explain_trace(
         device=device,
         accelerator=spec,
         steps=steps,
-        step_count=max(len(chosen), 1),
+        step_count=len(chosen) or trace.summed_steps,
         times=tuple(
             one
             for one in (device_times(kernels, start_ns, end_ns) if chosen else ())

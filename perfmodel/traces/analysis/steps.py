@@ -36,8 +36,8 @@ class StepWindow:
     Parameters
     ----------
     start_ns, end_ns : int
-        From the start of a step to that of the next; the last one ends with its last kernel, or on
-        the host if that is later.
+        From the mark to the end of its last kernel, or of the mark if that is later. It begins no
+        earlier than work of those before has ended, and ends where the next begins at the latest.
     """
 
     name: str
@@ -91,11 +91,15 @@ def _marked(trace: Trace) -> Steps:
     place = np.searchsorted(starts, launched, side="right") - 1
     inside = (place >= 0) & (launched <= ends[np.maximum(place, 0)])
     of_kernel = np.where(inside, place, -1).astype(np.int32)
-    last = kernels.end_ns[of_kernel == len(marks) - 1].max(initial=ends[-1])
-    # Steps follow each other; what lies between two belongs to the first.
+    # A host runs ahead of its device: what a step launched may run long after the next has begun.
+    done = np.zeros(len(marks), dtype=np.int64)
+    np.maximum.at(done, of_kernel[inside], kernels.end_ns[inside])
+    done = np.maximum.accumulate(done)
+    begins = np.maximum(starts, np.concatenate(([0], done[:-1])))
+    ends = np.minimum(np.maximum(ends, done), np.concatenate((begins[1:], [LATEST_NS])))
     windows = tuple(
-        StepWindow(name=mark.name, start_ns=mark.start_ns, end_ns=end)
-        for mark, end in zip(marks, [*starts[1:].tolist(), int(last)], strict=True)
+        StepWindow(name=mark.name, start_ns=begin, end_ns=end)
+        for mark, begin, end in zip(marks, begins.tolist(), ends.tolist(), strict=True)
     )
     return Steps(found="marked", windows=windows, of_kernel=of_kernel)
 

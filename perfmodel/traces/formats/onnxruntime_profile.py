@@ -230,8 +230,8 @@ class _Rows:
             )
         if self._together():
             self.builder.notes.append(
-                "Runs overlap: several threads or sessions ran at once, so that steps, which last "
-                "from the start of one run to that of the next, are shorter than the runs."
+                "Runs overlap: several threads or sessions ran at once, so that steps, which end "
+                "where the next begins at the latest, are shorter than the runs."
             )
         self.builder.devices += [
             TracedDevice(index=index, name=provider) for provider, index in self._providers.items()

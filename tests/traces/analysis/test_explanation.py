@@ -82,6 +82,37 @@ def test_one_step_alone(tmp_path: Path) -> None:
         explain_trace(trace, step=2)
 
 
+def _steps_of_host(*spans_ns: tuple[int, int]) -> TraceBuilder:
+    builder = TraceBuilder("kineto")
+    builder.steps += [
+        TracedStep(name=f"ProfilerStep#{i}", start_ns=start, duration_ns=duration)
+        for i, (start, duration) in enumerate(spans_ns)
+    ]
+    return builder
+
+
+def test_steps_last_as_long_as_the_device_where_the_host_runs_ahead() -> None:
+    builder = _steps_of_host((0, 10), (10, 10), (20, 10))
+    for launched_ns, start_ns in ((1, 5), (11, 55), (21, 105)):
+        builder.add_kernel(
+            "k", start_ns=start_ns, duration_ns=50, device=0, launch_start_ns=launched_ns
+        )
+    steps = find_steps(builder.build())
+    # Kernels end at 55, 105 and 155.
+    windows = [(one.start_ns, one.end_ns) for one in steps.windows]
+    assert windows == [(0, 55), (55, 105), (105, 155)]
+    assert steps.of_kernel.tolist() == [0, 1, 2]
+
+
+def test_what_lies_between_two_steps_is_of_neither() -> None:
+    builder = _steps_of_host((0, 30), (100, 30))
+    for start_ns in (5, 105):
+        builder.add_kernel("k", start_ns=start_ns, duration_ns=30, device=0)
+    windows = [(one.start_ns, one.end_ns) for one in find_steps(builder.build()).windows]
+    # Kernels end 5 ns after the marks.
+    assert windows == [(0, 35), (100, 135)]
+
+
 def test_steps_are_found_by_repetition_and_said_so(tmp_path: Path) -> None:
     kernels = [f"k{i}" for i in range(10)]
     events = [
