@@ -20,8 +20,10 @@ from perfmodel.traces.trace import KernelKind, Kernels, Trace
 
 Found = Literal["marked", "repetition", "whole"]
 
-#: Share of kernels that must be equal one period later for a trace to repeat itself.
+#: Share of kernels that must be equal one period later for a trace to repeat itself, and the largest
+#: share before them that may not: first steps choose algorithms. A backward pass is more than half.
 _ALIKE = 0.95
+_BEFORE = 0.25
 #: A period of fewer kernels is a loop inside a step.
 _SHORTEST = 8
 #: Kernels that are looked at; a trace that repeats itself shows it in them.
@@ -193,13 +195,20 @@ def repetition(names: npt.NDArray[np.int32]) -> int | None:
         for distance in (int(places[1] - places[0]), int(np.median(np.diff(places)))):
             if distance >= _SHORTEST and 2 * distance <= len(names):
                 found.append(distance)
-    alike = {period: float(np.mean(names[period:] == names[:-period])) for period in set(found)}
+    alike = {period: _alike(names, period) for period in set(found)}
     best = max(alike, key=lambda period: (alike[period], -period), default=0)
     return best if alike.get(best, 0.0) >= _ALIKE else None
 
 
+def _alike(names: npt.NDArray[np.int32], period: int) -> float:
+    """Return the share of entries that are equal one period later, from the first such on."""
+    begin = _first_whole(names, period)
+    begin = begin if begin <= _BEFORE * len(names) else 0
+    return float(np.mean(names[begin + period :] == names[begin:-period]))
+
+
 def _first_whole(names: npt.NDArray[np.int32], period: int) -> int:
     """Return where the first period begins that equals its successor."""
-    same = names[period:] == names[:-period]
-    whole = np.convolve(same, np.ones(period), mode="valid") >= _ALIKE * period
+    same = np.concatenate(([0], np.cumsum(names[period:] == names[:-period])))
+    whole = same[period:] - same[:-period] >= _ALIKE * period
     return int(np.argmax(whole)) if whole.any() else 0

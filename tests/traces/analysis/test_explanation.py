@@ -139,6 +139,14 @@ def test_repetition_needs_two_whole_periods() -> None:
     assert repetition(np.concatenate((names, names, names))) == 20
 
 
+def test_a_first_step_may_be_another() -> None:
+    names = np.array([*range(20)], dtype=np.int32)
+    first = np.array([*range(20, 50)], dtype=np.int32)
+    # 30 of 150 entries are of the first step, then 30 of 90.
+    assert repetition(np.concatenate((first, *[names] * 6))) == 20
+    assert repetition(np.concatenate((first, *[names] * 3))) is None
+
+
 def test_a_trace_without_marks_or_repetition_is_one_step(tmp_path: Path) -> None:
     events = [event for event in made.training_events(1) if "Profiler" not in event["name"]]
     steps = find_steps(_trace(tmp_path, events))
