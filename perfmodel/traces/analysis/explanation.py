@@ -232,12 +232,13 @@ def _notes(
     found = []
     if steps.found == "repetition":
         found.append(
-            f"The trace marks no steps. Its kernels repeat {len(steps.windows)} times, and each "
-            "time is taken for a step; the layers of a model may repeat as well."
+            f"The trace marks no steps. Its {'kernels' if len(trace.kernels) else 'calls'} repeat "
+            f"{len(steps.windows)} times, and each time is taken for a step; the layers of a model "
+            "may repeat as well."
         )
     elif steps.found == "whole" and steps.windows:
         found.append(
-            "The trace marks no steps, and no repetition was found in what devices ran; all of it "
+            "The trace marks no steps, and no repetition was found in what ran; all of it "
             "is taken for one."
         )
     if device is not None and device.guessed and given is None:

@@ -82,7 +82,7 @@ def find_steps(trace: Trace) -> Steps:
     timed = kernels.start_ns >= 0
     if not timed.any() and not (trace.operators.start_ns >= 0).any():
         return Steps(found="whole", windows=(), of_kernel=np.full(len(kernels), -1, dtype=np.int32))
-    return _repeated(kernels) or _whole(trace)
+    return _repeated(trace) or _whole(trace)
 
 
 def _marked(trace: Trace) -> Steps:
@@ -150,19 +150,27 @@ def _whole(trace: Trace) -> Steps:
     return Steps(found="whole", windows=(window,), of_kernel=of_kernel)
 
 
-def _repeated(kernels: Kernels) -> Steps | None:
-    """Return the steps of a trace that repeats itself; the rest before and after is no step."""
-    timed = np.flatnonzero((kernels.start_ns >= 0) & (kernels.kind == KernelKind.COMPUTE))
-    order = timed[np.argsort(kernels.start_ns[timed], kind="stable")]
-    names = kernels.name[order]
+def _repeated(trace: Trace) -> Steps | None:
+    """Return the steps of a trace that repeats itself; the rest before and after is no step.
+
+    What repeats is what devices computed, or where nothing ran on a device what was called.
+    """
+    kernels, calls = trace.kernels, trace.operators
+    ran = kernels if len(kernels) else calls
+    timed = (ran.start_ns >= 0) & (ran.duration_ns >= 0)
+    if len(kernels):
+        timed &= kernels.kind == KernelKind.COMPUTE
+    rows = np.flatnonzero(timed)
+    order = rows[np.argsort(ran.start_ns[rows], kind="stable")]
+    names = ran.name[order]
     period = None if kernels.graph.any() else repetition(names[:_LOOKED_AT])
     if period is None:
         return None
     offset = _first_whole(names, period)
     count = (len(order) - offset) // period
-    begin = kernels.start_ns[order[offset : offset + count * period : period]]
-    last = order[offset + count * period - 1]
-    edges = np.concatenate((begin, [kernels.start_ns[last] + kernels.duration_ns[last]]))
+    whole = order[offset : offset + count * period]
+    end_ns = int((ran.start_ns[whole] + ran.duration_ns[whole])[-period:].max())
+    edges = np.concatenate((ran.start_ns[whole[::period]], [end_ns]))
     place = np.searchsorted(edges, kernels.start_ns, side="right") - 1
     inside = (place >= 0) & (place < count) & (kernels.start_ns >= 0)
     windows = tuple(
