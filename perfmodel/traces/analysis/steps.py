@@ -1,9 +1,10 @@
 """Which part of a trace is which step.
 
 A trace marks its steps (``ProfilerStep#3``), or repeats itself: then the sequence of kernels that
-makes up the trace over and over is taken for a step. Layers of a model repeat as well, so that this
-is said where it was done, and not done inside of CUDA and HIP graphs. A device works on after the
-host has ended its step, so that the work of a step is what was launched during it.
+makes up the trace over and over is taken for a step. Layers of a model repeat as well: what stands
+before and behind them, embeddings and heads, tells them apart, as far as it is something else. So
+this is said where it was done, and not done inside of CUDA and HIP graphs. A device works on after
+the host has ended its step, so that the work of a step is what was launched during it.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.traces.limits import LATEST_NS
-from perfmodel.traces.trace import KernelKind, Kernels, Trace
+from perfmodel.traces.trace import UNKNOWN, KernelKind, Trace
 
 Found = Literal["marked", "repetition", "whole"]
 
-#: Share of kernels that must be equal one period later for a trace to repeat itself, and the largest
-#: share before them that may not: first steps choose algorithms. A backward pass is more than half.
+#: Share of kernels that must be equal one period later for a trace to repeat itself.
 _ALIKE = 0.95
+#: Share of a trace before that, in which first steps choose algorithms. The backward passes of
+#: layers, which repeat as well, have more before them.
 _BEFORE = 0.25
 #: A period of fewer kernels is a loop inside a step.
 _SHORTEST = 8
@@ -159,7 +161,7 @@ def _repeated(trace: Trace) -> Steps | None:
     ran = kernels if len(kernels) else calls
     timed = (ran.start_ns >= 0) & (ran.duration_ns >= 0)
     if len(kernels):
-        timed &= kernels.kind == KernelKind.COMPUTE
+        timed &= (kernels.kind == KernelKind.COMPUTE) & ~launched_before(trace)
     rows = np.flatnonzero(timed)
     order = rows[np.argsort(ran.start_ns[rows], kind="stable")]
     names = ran.name[order]
@@ -169,6 +171,11 @@ def _repeated(trace: Trace) -> Steps | None:
     offset = _first_whole(names, period)
     count = (len(order) - offset) // period
     whole = order[offset : offset + count * period]
+    # A first step of its own is as long as the others.
+    before = order[: offset if offset < period else 0]
+    around = np.concatenate((before, order[offset + len(whole) :]))
+    if not np.isin(*(_kinds(trace, rows) for rows in (around, whole))).all():
+        return None
     end_ns = int((ran.start_ns[whole] + ran.duration_ns[whole])[-period:].max())
     edges = np.concatenate((ran.start_ns[whole[::period]], [end_ns]))
     place = np.searchsorted(edges, kernels.start_ns, side="right") - 1
@@ -182,6 +189,15 @@ def _repeated(trace: Trace) -> Steps | None:
         windows=windows,
         of_kernel=np.where(inside, place, -1).astype(np.int32),
     )
+
+
+def _kinds(trace: Trace, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return one number for the name of each kernel, or call, and the arguments of its call."""
+    kernels, calls = trace.kernels, trace.operators
+    ran, call = (kernels, kernels.operator[rows]) if len(kernels) else (calls, rows)
+    arguments = np.full(len(rows), UNKNOWN, dtype=np.int64)
+    arguments[call >= 0] = calls.arguments[call[call >= 0]]
+    return (ran.name[rows].astype(np.int64) << 32) + arguments
 
 
 def repetition(names: npt.NDArray[np.int32]) -> int | None:

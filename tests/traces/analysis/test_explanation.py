@@ -147,6 +147,52 @@ def test_a_first_step_may_be_another() -> None:
     assert repetition(np.concatenate((first, *[names] * 3))) is None
 
 
+def _kernels_one_after_the_other(names: list[str]) -> TraceBuilder:
+    builder = TraceBuilder("kineto")
+    for place, name in enumerate(names):
+        builder.add_kernel(name, start_ns=10 * place, duration_ns=8, device=0)
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "found"),
+    [
+        ([], [], "repetition"),
+        # Steps that are cut, at both ends.
+        (["k8", "k9"], ["k0", "k1"], "repetition"),
+        (["embedding"], [], "whole"),
+        ([], ["head"], "whole"),
+        # A first step that chooses algorithms.
+        ([f"trial {i}" for i in range(12)], [], "repetition"),
+    ],
+)
+def test_layers_have_others_around_them(before: list[str], behind: list[str], found: str) -> None:
+    repeated = [f"k{i}" for i in range(10)] * 8
+    steps = find_steps(_kernels_one_after_the_other([*before, *repeated, *behind]).build())
+    assert steps.found == found
+    if found == "repetition":
+        assert steps.step_time_s == pytest.approx(100e-9)
+
+
+def test_heads_differ_from_layers_by_what_they_are_given(tmp_path: Path) -> None:
+    events = []
+    for place, width in enumerate([8] * 40 + [9]):
+        given = {"Input Dims": [[4, width], [width, 4]], "Input type": ["float", "float"]}
+        events += [made.call("aten::mm", 10.0 * place, 8.0, **given),
+                   made.launch(place + 1, 10.0 * place + 1),
+                   made.kernel(f"k{place % 8}", place + 1, 10.0 * place + 5, 3.0)]  # fmt: skip
+    assert find_steps(_trace(tmp_path, events)).found == "whole"
+    assert find_steps(_trace(tmp_path, events[:-3])).found == "repetition"
+
+
+def test_calls_repeat_where_nothing_ran_on_a_device(tmp_path: Path) -> None:
+    names = [f"aten::op{i}" for i in range(10)]
+    events = [made.call(names[i % 10], 10.0 * i, 8.0) for i in range(40)]
+    steps = find_steps(_trace(tmp_path, events))
+    # The last call ends after 8 us.
+    assert [one.duration_s for one in steps.windows] == pytest.approx([100e-6] * 3 + [98e-6])
+
+
 def test_a_trace_without_marks_or_repetition_is_one_step(tmp_path: Path) -> None:
     events = [event for event in made.training_events(1) if "Profiler" not in event["name"]]
     steps = find_steps(_trace(tmp_path, events))

@@ -112,8 +112,8 @@ def _add_profile(
             operator=rows.get(name, UNKNOWN),
         )
     builder.notes.append(
-        f"Times of layers, each over {builder.summed_steps} iterations, without a timeline. Layers are timed one "
-        "after the other: their sum is more than an undisturbed iteration."
+        f"Times of layers, each over {builder.summed_steps} iterations, without a timeline. Layers "
+        "are timed one after the other: their sum is more than an undisturbed iteration."
     )
 
 
