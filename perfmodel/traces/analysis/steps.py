@@ -40,8 +40,8 @@ class StepWindow:
     Parameters
     ----------
     start_ns, end_ns : int
-        From the mark to the end of its last kernel, or of the mark if that is later. It begins no
-        earlier than work of those before has ended, and ends where the next begins at the latest.
+        A marked step begins with its mark, but no earlier than the work of those before has ended.
+        It ends with its mark, or where the next begins if its work, or the mark, lasts longer.
     """
 
     name: str
@@ -100,7 +100,8 @@ def _marked(trace: Trace) -> Steps:
     np.maximum.at(done, of_kernel[inside], kernels.end_ns[inside])
     done = np.maximum.accumulate(done)
     begins = np.maximum(starts, np.concatenate(([0], done[:-1])))
-    ends = np.minimum(np.maximum(ends, done), np.concatenate((begins[1:], [LATEST_NS])))
+    nexts = np.concatenate((begins[1:], np.maximum(ends, done)[-1:]))
+    ends = np.where(done > ends, nexts, np.minimum(ends, nexts))
     windows = tuple(
         StepWindow(name=mark.name, start_ns=begin, end_ns=end)
         for mark, begin, end in zip(marks, begins.tolist(), ends.tolist(), strict=True)
@@ -174,7 +175,7 @@ def _repeated(trace: Trace) -> Steps | None:
     # A first step of its own is as long as the others.
     before = order[: offset if offset < period else 0]
     around = np.concatenate((before, order[offset + len(whole) :]))
-    if not np.isin(*(_kinds(trace, rows) for rows in (around, whole))).all():
+    if not np.isin(_kinds(trace, around), _kinds(trace, whole)).all():
         return None
     end_ns = int((ran.start_ns[whole] + ran.duration_ns[whole])[-period:].max())
     edges = np.concatenate((ran.start_ns[whole[::period]], [end_ns]))
