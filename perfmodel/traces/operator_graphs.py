@@ -27,6 +27,11 @@ _SCALAR_TYPES = {
 _NUMBERS = {"int": int, "SymInt": int, "float": float, "number": float, "bool": bool}
 #: Optional arguments that say where a result lies; here it always lies on the meta device.
 _PLACES = frozenset({"Device", "Layout", "MemoryFormat", "Generator"})
+#: What stands for fused attention of every device, and whatever it cannot be called without.
+_FUSED = "_scaled_dot_product_fused_attention_overrideable"
+_ATTENTION = "scaled_dot_product_attention"
+_RENAMED = {"attn_mask": "attn_bias", "grad_out_": "grad_out"}
+_NEEDED = frozenset({"grad_out", "query", "key", "value"})
 _NO_VALUES = "the trace keeps no values of arguments (torch before 2.1)"
 
 
@@ -110,8 +115,8 @@ def _recorded(overload: Any, inputs: Sequence[TracedInput], phase: Phase) -> Gra
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     try:
-        for argument, given in zip(overload._schema.arguments, inputs, strict=True):
-            value = _value(argument, given)
+        overload, values = _called(overload, inputs)
+        for argument, value in zip(overload._schema.arguments, values, strict=True):
             if argument.kwarg_only:
                 kwargs[argument.name] = value
             else:
@@ -126,6 +131,33 @@ def _recorded(overload: Any, inputs: Sequence[TracedInput], phase: Phase) -> Gra
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise UncalledError(f"torch refuses its arguments: {reason[0][:160]}") from error
     return recorder.graph({"framework": "torch", "torch": "traced operator"})
+
+
+def _called(overload: Any, inputs: Sequence[TracedInput]) -> tuple[Any, list[Any]]:
+    """Return what to call in the place of an overload, and with what.
+
+    Graphs have one operator for fused attention. Each device has one of its own, with results that
+    the recorder does not know, and is given tensors that are not defined.
+    """
+    import torch
+
+    given = dict(zip((one.name for one in overload._schema.arguments), inputs, strict=True))
+    name = overload._schema.name.removeprefix("aten::")
+    op = canonical_op(name)
+    if name == op or not op.startswith(_ATTENTION):
+        return overload, [_value(one, given[one.name]) for one in overload._schema.arguments]
+    given = {_RENAMED.get(name, name): one for name, one in given.items()}
+    fused = getattr(torch.ops.aten, _FUSED + op.removeprefix(_ATTENTION)).default
+    neutral = {"Tensor": _meta(TracedTensor(shape=(0,), dtype="float32")), "int": 0, "float": 0.0,
+               "bool": False, "List[bool]": [True, True, True, False]}  # fmt: skip
+    values = []
+    for argument in fused._schema.arguments:
+        one = given.get(argument.name, TracedInput())
+        if one.tensors or one.value or argument.has_default_value() or argument.name in _NEEDED:
+            values.append(_value(argument, one))
+        else:
+            values.append(neutral.get(str(argument.type)))
+    return fused, values
 
 
 def _tensors_in(values: Sequence[Any]) -> list[Any]:
