@@ -25,8 +25,9 @@ _SCALAR_TYPES = {
     7: "float64", 9: "complex64", 10: "complex128", 11: "bool", 15: "bfloat16",
 }  # fmt: skip
 _NUMBERS = {"int": int, "SymInt": int, "float": float, "number": float, "bool": bool}
-#: Optional arguments that say where a result lies; here it always lies on the meta device.
-_PLACES = frozenset({"Device", "Layout", "MemoryFormat", "Generator"})
+#: Arguments that say where a result lies and how: here it always lies on the meta device. Their
+#: numbers are not checked by torch, and some end the process.
+_PLACES = frozenset({"device", "layout", "pin_memory", "memory_format"})
 #: What stands for fused attention of every device, and whatever it cannot be called without.
 _FUSED = "_scaled_dot_product_fused_attention_overrideable"
 _ATTENTION = "scaled_dot_product_attention"
@@ -176,8 +177,10 @@ def _value(argument: Any, given: TracedInput) -> Any:
         return _tensor_value(argument, kind, given, optional=optional)
     if given.tensors:
         raise UncalledError(f"a tensor was given for {argument.name!r}")
-    if kind in _PLACES or argument.name in ("dtype", "layout", "device", "pin_memory"):
-        return _type_value(given) if argument.name == "dtype" else None
+    if argument.name == "dtype":
+        return _type_value(given)
+    if kind == "Generator" or argument.name in _PLACES:
+        return argument.default_value
     if given.value in ("", "None"):
         if argument.has_default_value():
             return argument.default_value

@@ -110,6 +110,12 @@ def test_what_cannot_be_called_again_says_why(
         operator_graph(name, _arguments(*inputs), Phase.FORWARD)
 
 
+def test_numbers_that_say_how_a_result_lies_are_not_handed_over() -> None:
+    """There is no such format of memory, and torch would end the process."""
+    graph = operator_graph("aten::clone", _arguments(_Q, ([], S, "-1")), Phase.FORWARD)
+    assert [node.op for node in graph.nodes] == ["clone"]
+
+
 def test_without_shapes_nothing_is_called() -> None:
     with pytest.raises(UncalledError, match="record_shapes was off"):
         operator_graph("aten::mm", None, Phase.FORWARD)
