@@ -96,10 +96,15 @@ def _marked(trace: Trace) -> Steps:
     inside = (place >= 0) & (launched <= ends[np.maximum(place, 0)])
     of_kernel = np.where(inside, place, -1).astype(np.int32)
     # A host runs ahead of its device: what a step launched may run long after the next has begun.
+    # Of the next nothing computes before that, unless kernels stay for many steps.
     done = np.zeros(len(marks), dtype=np.int64)
     np.maximum.at(done, of_kernel[inside], kernels.end_ns[inside])
     done = np.maximum.accumulate(done)
-    begins = np.maximum(starts, np.concatenate(([0], done[:-1])))
+    first = np.full(len(marks), LATEST_NS)
+    computing = inside & (kernels.kind == KernelKind.COMPUTE)
+    np.minimum.at(first, of_kernel[computing], kernels.start_ns[computing])
+    begins = np.maximum(starts, np.minimum(first, np.concatenate(([0], done[:-1]))))
+    begins = np.maximum.accumulate(begins)
     nexts = np.concatenate((begins[1:], np.maximum(ends, done)[-1:]))
     ends = np.where(done > ends, nexts, np.minimum(ends, nexts))
     windows = tuple(

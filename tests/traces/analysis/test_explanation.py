@@ -104,6 +104,17 @@ def test_steps_last_as_long_as_the_device_where_the_host_runs_ahead() -> None:
     assert steps.of_kernel.tolist() == [0, 1, 2]
 
 
+def test_a_kernel_that_stays_for_all_steps_moves_none_of_them() -> None:
+    builder = _steps_of_host((0, 10), (10, 10), (20, 10))
+    builder.add_kernel("stays", start_ns=3, duration_ns=160, device=0, launch_start_ns=1)
+    for launched_ns, start_ns in ((1, 5), (11, 55), (21, 105)):
+        builder.add_kernel(
+            "k", start_ns=start_ns, duration_ns=50, device=0, launch_start_ns=launched_ns
+        )
+    windows = [(one.start_ns, one.end_ns) for one in find_steps(builder.build()).windows]
+    assert windows == [(0, 55), (55, 105), (105, 163)]
+
+
 def test_what_lies_between_two_steps_that_wait_for_their_work_is_of_neither() -> None:
     builder = _steps_of_host((0, 30), (100, 30))
     for start_ns in (5, 105):
