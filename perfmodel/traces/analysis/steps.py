@@ -180,9 +180,10 @@ def _repeated(trace: Trace) -> Steps | None:
     # A first step of its own is as long as the others.
     before = order[: offset if offset < period else 0]
     around = np.concatenate((before, order[offset + len(whole) :]))
-    if not np.isin(_kinds(trace, around), _kinds(trace, whole)).all():
+    if not np.isin(_kinds(trace, around), _kinds(trace, whole[:_LOOKED_AT])).all():
         return None
-    end_ns = int((ran.start_ns[whole] + ran.duration_ns[whole])[-period:].max())
+    last = whole[-period:]
+    end_ns = int((ran.start_ns[last] + ran.duration_ns[last]).max())
     edges = np.concatenate((ran.start_ns[whole[::period]], [end_ns]))
     place = np.searchsorted(edges, kernels.start_ns, side="right") - 1
     inside = (place >= 0) & (place < count) & (kernels.start_ns >= 0)
