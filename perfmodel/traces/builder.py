@@ -51,6 +51,7 @@ class TraceBuilder:
         self.limits = limits
         self.devices: list[TracedDevice] = []
         self.steps: list[TracedStep] = []
+        self.summed_steps = 1
         self.software: dict[str, str] = {}
         self.notes: list[str] = []
         self.rank: int | None = None
@@ -183,6 +184,7 @@ class TraceBuilder:
             steps=tuple(
                 replace(self.steps[i], start_ns=int(steps[i])) for i in np.argsort(steps).tolist()
             ),
+            summed_steps=self.summed_steps,
             software=MappingProxyType(dict(self.software)),
             rank=self.rank,
             world_size=self.world_size,

@@ -8,11 +8,12 @@ from functools import lru_cache
 from perfmodel.traces.trace import KernelKind
 
 #: NCCL and RCCL (both prefix their kernels "nccl"), MSCCL(++), oneCCL, NVSHMEM, DeepEP, PyTorch's
-#: symmetric memory, and the all-reduces that vLLM, SGLang, TensorRT-LLM and AITER bring themselves.
+#: symmetric memory, the buffers that Transformer Engine overlaps with products, and the all-reduces
+#: that vLLM, SGLang, TensorRT-LLM and AITER bring themselves.
 _COLLECTIVE = re.compile(
     r"\b(?:nccl|rccl|msccl|mscclpp|oneccl)\w*kernel|\bnccl(?:Dev|Sym)|ccl_?kernel"
     r"|cross_device_reduce|(?:one|two)_?shot_?all_?reduce|allreduce_prototype|quick_?reduce"
-    r"|\bmultimem_(?:all|one|reduce)|\ballreduce_fusion|\bnvshmem|\bdeep_ep::",
+    r"|\bmultimem_(?:all|one|reduce)|\ballreduce_fusion|\bnvshmem|\bdeep_ep::|\bk?userbuffers_",
     re.IGNORECASE,
 )
 #: The HIP runtime copies and fills with kernels of its own. Nsight says "[CUDA memcpy HtoD]" and

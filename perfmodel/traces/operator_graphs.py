@@ -25,8 +25,14 @@ _SCALAR_TYPES = {
     7: "float64", 9: "complex64", 10: "complex128", 11: "bool", 15: "bfloat16",
 }  # fmt: skip
 _NUMBERS = {"int": int, "SymInt": int, "float": float, "number": float, "bool": bool}
-#: Optional arguments that say where a result lies; here it always lies on the meta device.
-_PLACES = frozenset({"Device", "Layout", "MemoryFormat", "Generator"})
+#: Arguments that say where a result lies and how: here it always lies on the meta device. Their
+#: numbers are not checked by torch, and some end the process.
+_PLACES = frozenset({"device", "layout", "pin_memory", "memory_format"})
+#: What stands for fused attention of every device, and whatever it cannot be called without.
+_FUSED = "_scaled_dot_product_fused_attention_overrideable"
+_ATTENTION = "scaled_dot_product_attention"
+_RENAMED = {"attn_mask": "attn_bias", "grad_out_": "grad_out"}
+_NEEDED = frozenset({"grad_out", "query", "key", "value"})
 _NO_VALUES = "the trace keeps no values of arguments (torch before 2.1)"
 
 
@@ -110,8 +116,8 @@ def _recorded(overload: Any, inputs: Sequence[TracedInput], phase: Phase) -> Gra
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     try:
-        for argument, given in zip(overload._schema.arguments, inputs, strict=True):
-            value = _value(argument, given)
+        overload, values = _called(overload, inputs)
+        for argument, value in zip(overload._schema.arguments, values, strict=True):
             if argument.kwarg_only:
                 kwargs[argument.name] = value
             else:
@@ -126,6 +132,33 @@ def _recorded(overload: Any, inputs: Sequence[TracedInput], phase: Phase) -> Gra
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise UncalledError(f"torch refuses its arguments: {reason[0][:160]}") from error
     return recorder.graph({"framework": "torch", "torch": "traced operator"})
+
+
+def _called(overload: Any, inputs: Sequence[TracedInput]) -> tuple[Any, list[Any]]:
+    """Return what to call in the place of an overload, and with what.
+
+    Graphs have one operator for fused attention. Each device has one of its own, with results that
+    the recorder does not know, and is given tensors that are not defined.
+    """
+    import torch
+
+    given = dict(zip((one.name for one in overload._schema.arguments), inputs, strict=True))
+    name = overload._schema.name.removeprefix("aten::")
+    op = canonical_op(name)
+    if name == op or not op.startswith(_ATTENTION):
+        return overload, [_value(one, given[one.name]) for one in overload._schema.arguments]
+    given = {_RENAMED.get(name, name): one for name, one in given.items()}
+    fused = getattr(torch.ops.aten, _FUSED + op.removeprefix(_ATTENTION)).default
+    neutral = {"Tensor": _meta(TracedTensor(shape=(0,), dtype="float32")), "int": 0, "float": 0.0,
+               "bool": False, "List[bool]": [True, True, True, False]}  # fmt: skip
+    values = []
+    for argument in fused._schema.arguments:
+        one = given.get(argument.name, TracedInput())
+        if one.tensors or one.value or argument.has_default_value() or argument.name in _NEEDED:
+            values.append(_value(argument, one))
+        else:
+            values.append(neutral.get(str(argument.type)))
+    return fused, values
 
 
 def _tensors_in(values: Sequence[Any]) -> list[Any]:
@@ -144,8 +177,10 @@ def _value(argument: Any, given: TracedInput) -> Any:
         return _tensor_value(argument, kind, given, optional=optional)
     if given.tensors:
         raise UncalledError(f"a tensor was given for {argument.name!r}")
-    if kind in _PLACES or argument.name in ("dtype", "layout", "device", "pin_memory"):
-        return _type_value(given) if argument.name == "dtype" else None
+    if argument.name == "dtype":
+        return _type_value(given)
+    if kind == "Generator" or argument.name in _PLACES:
+        return argument.default_value
     if given.value in ("", "None"):
         if argument.has_default_value():
             return argument.default_value

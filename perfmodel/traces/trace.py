@@ -226,6 +226,8 @@ class Trace:
         Table of names; ``aten::addmm``, kernel names as the compiler mangles them not.
     steps : tuple of TracedStep
         As the trace marks them; empty where it marks none.
+    summed_steps : int
+        Over how many steps sums without a timeline are, as far as the format tells.
     complete : bool
         False where the file ends too early, or kernels lack their times: sums over it are too
         small, it is not imported.
@@ -240,6 +242,7 @@ class Trace:
     arguments: tuple[OperatorArguments, ...] = ()
     devices: tuple[TracedDevice, ...] = ()
     steps: tuple[TracedStep, ...] = ()
+    summed_steps: int = 1
     software: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     rank: int | None = None
     world_size: int | None = None

@@ -40,7 +40,9 @@ def test_json_has_the_same_and_the_predictions(trace: Path, tmp_path: Path) -> N
         "times_s": [pytest.approx(100e-6)] * 2,
     }  # fmt: skip
     matmul = next(one for one in found["operators"] if one["name"] == "aten::matmul")
-    assert matmul["flops"] == 8192
+    assert (matmul["flops"], matmul["precision"]) == (8192, "fp32")
+    # Of what is reduced no types are told.
+    assert next(o for o in found["operators"] if o["name"] == "(collectives)")["precision"] is None
     # No model is installed there: the analytical one answers.
     assert matmul["predicted_s"] > 0
     plain = json.loads(_run("trace", str(trace), "--no-predict", "--json").stdout)

@@ -17,6 +17,8 @@ from perfmodel.traces.trace import KernelKind
         ("void deep_ep::intranode::dispatch<8, 768>(int4*)", KernelKind.COLLECTIVE),
         ("void flashinfer::x::allreduce_fusion_kernel_oneshot<T>", KernelKind.COLLECTIVE),
         ("nvshmem_quiet_kernel", KernelKind.COLLECTIVE),
+        ("void userbuffers_fp16_sum_inplace_gpu_rw_ag<8>(int, int)", KernelKind.COLLECTIVE),
+        ("kuserbuffers_pushsend(int*, int4*)", KernelKind.COLLECTIVE),
         ("CopyHostToDevice", KernelKind.COPY),
         ("CopyDeviceToHostRect", KernelKind.COPY),
         ("HIP_OP_ID_COPY", KernelKind.COPY),

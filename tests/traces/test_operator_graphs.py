@@ -53,9 +53,43 @@ def test_a_cast_has_the_type_that_the_trace_tells() -> None:
     assert graph.nodes[0].phase is Phase.BACKWARD
 
 
+_Q = ([2, 4, 8, 16], H, "")
+_SUMS, _UNDEFINED, _NUMBER = ([2, 4, 8], F, ""), ([], "", ""), ([], S, "0")
+_CAUSAL, _SCALE = ([], S, "True"), ([], S, "0.25")
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs"),
+    [
+        ("flash_attention", [_Q, _Q, _Q, _NUMBER, _CAUSAL, ([], S, "False"), _SCALE]),
+        ("flash_attention_for_cpu", [_Q, _Q, _Q, _NUMBER, _CAUSAL, _UNDEFINED, _SCALE]),
+        ("efficient_attention", [_Q, _Q, _Q, _UNDEFINED, _CAUSAL, _NUMBER, _CAUSAL, _SCALE]),
+        ("cudnn_attention", [_Q, _Q, _Q, _UNDEFINED, _CAUSAL, _NUMBER, _CAUSAL, ([], S, "False"),
+                             _SCALE]),
+        ("flash_attention_backward", [*[_Q] * 5, _SUMS, _UNDEFINED, _UNDEFINED, _NUMBER, _NUMBER,
+                                      _NUMBER, _CAUSAL, _UNDEFINED, _UNDEFINED, _SCALE]),
+        ("flash_attention_for_cpu_backward", [*[_Q] * 5, _SUMS, _NUMBER, _CAUSAL, _UNDEFINED,
+                                              _SCALE]),
+        ("efficient_attention_backward", [*[_Q] * 4, _UNDEFINED, _Q, _SUMS, _UNDEFINED, _UNDEFINED,
+                                          _NUMBER, ([], L, "[True, True, True, False]"), _CAUSAL,
+                                          _SCALE]),
+    ],
+)  # fmt: skip
+def test_attention_of_every_device_is_one_operator(
+    name: str, inputs: list[tuple[list[int], str, str]]
+) -> None:
+    """Called as it is, some of it would end the process."""
+    graph = operator_graph(f"aten::_scaled_dot_product_{name}", _arguments(*inputs), Phase.FORWARD)
+    # 2 x 4 heads of 1 + ... + 8 pairs; 16 wide are two products, and five backward.
+    pairs, products = 8 * 36, 5 if name.endswith("backward") else 2
+    assert cost_table(graph).flops.sum() == 2 * pairs * products * 16
+
+
 @pytest.mark.parametrize(
     ("name", "inputs", "reason"),
     [
+        ("aten::_scaled_dot_product_flash_attention", [_UNDEFINED, _Q, _Q, _NUMBER, _CAUSAL,
+                                                       _UNDEFINED, _SCALE], "no tensor is told"),
         ("aten::convolution", [([2, 3, 6, 6], F, ""), ([8, 3, 3, 3], F, ""), *[([], "", "")] * 7],
          "keeps no values"),
         ("aten::mm", [([4, 8], F, ""), ([9, 16], F, "")], "torch refuses"),
@@ -74,6 +108,12 @@ def test_what_cannot_be_called_again_says_why(
 ) -> None:
     with pytest.raises(UncalledError, match=reason):
         operator_graph(name, _arguments(*inputs), Phase.FORWARD)
+
+
+def test_numbers_that_say_how_a_result_lies_are_not_handed_over() -> None:
+    """There is no such format of memory, and torch would end the process."""
+    graph = operator_graph("aten::clone", _arguments(_Q, ([], S, "-1")), Phase.FORWARD)
+    assert [node.op for node in graph.nodes] == ["clone"]
 
 
 def test_without_shapes_nothing_is_called() -> None:

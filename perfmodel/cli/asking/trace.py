@@ -183,7 +183,7 @@ def _shapes(one: PricedOperator) -> str:
     arguments = one.operator.arguments
     tensors = arguments.tensors if arguments is not None else ()
     shown = " ".join("x".join(map(str, tensor.shape)) for tensor in tensors[:3] if tensor.shape)
-    return f"{shown} {one.precision.value}" if shown else "-"
+    return f"{shown} {one.told_precision or ''}".strip() or "-"
 
 
 def _form(
@@ -246,7 +246,7 @@ def _operator_form(compared: ComparedOperator) -> dict[str, Any]:
         "phase": operator.phase.value,
         "forward": operator.forward or None,
         "inputs": [{"shape": list(t.shape), "dtype": t.dtype or None} for t in tensors],
-        "precision": one.precision.value,
+        "precision": one.told_precision,
         "calls": operator.calls,
         "kernels": operator.kernels,
         "time_s": operator.time_s,

@@ -48,7 +48,7 @@ class TraceExplanation:
     accelerator : AcceleratorSpec or None
         What the catalogue knows of it.
     steps : Steps
-        All that were found; ``step_count`` of them are explained.
+        All that were found; ``step_count`` of them are explained, or summed up where there is none.
     times : tuple of DeviceTime
         Over the explained steps; empty without a timeline.
     operators : tuple of PricedOperator
@@ -135,7 +135,7 @@ def explain_trace(
         device=device,
         accelerator=spec,
         steps=steps,
-        step_count=max(len(chosen), 1),
+        step_count=len(chosen) or trace.summed_steps,
         times=tuple(
             one
             for one in (device_times(kernels, start_ns, end_ns) if chosen else ())
@@ -232,12 +232,13 @@ def _notes(
     found = []
     if steps.found == "repetition":
         found.append(
-            f"The trace marks no steps. Its kernels repeat {len(steps.windows)} times, and each "
-            "time is taken for a step; the layers of a model may repeat as well."
+            f"The trace marks no steps. Its {'kernels' if len(trace.kernels) else 'calls'} repeat "
+            f"{len(steps.windows)} times, and each time is taken for a step; the layers of a model "
+            "may repeat as well."
         )
     elif steps.found == "whole" and steps.windows:
         found.append(
-            "The trace marks no steps, and no repetition was found in what devices ran; all of it "
+            "The trace marks no steps, and no repetition was found in what ran; all of it "
             "is taken for one."
         )
     if device is not None and device.guessed and given is None:

@@ -56,6 +56,13 @@ class PricedOperator:
     reason: str = ""
 
     @property
+    def told_precision(self) -> Precision | None:
+        """Its arithmetic where types of operands, or names of kernels, tell it."""
+        arguments = self.operator.arguments
+        told = arguments is not None and any(tensor.dtype for tensor in arguments.tensors)
+        return self.precision if told or self.precision is not Precision.FP32 else None
+
+    @property
     def flops_per_s(self) -> float | None:
         """Achieved rate."""
         return self._rate(self.flops)

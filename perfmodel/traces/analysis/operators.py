@@ -224,8 +224,10 @@ def _operator(trace: Trace, key: _Key, rows: _Rows, call: _Rows, forward: _Rows)
     kernels = trace.kernels
     named = key.label < 0
     name = _APART[key.label] if named else trace.names[key.label]
-    own = call[call >= 0]
-    calls = 0 if named else len(np.unique(own[trace.operators.name[own] == key.label]))
+    own = np.flatnonzero(call >= 0)
+    own = own[:0] if named else own[trace.operators.name[call[own]] == key.label]
+    # A call that sums stand for was made as often as what it launched.
+    calls = int(kernels.calls[rows[own[np.unique(call[own], return_index=True)[1]]]].sum())
     longest = _longest(trace, rows)
     op = canonical_op(name) if calls and is_priced(name) else ""
     runs = int(kernels.calls[rows].sum())

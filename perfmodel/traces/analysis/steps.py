@@ -1,9 +1,10 @@
 """Which part of a trace is which step.
 
 A trace marks its steps (``ProfilerStep#3``), or repeats itself: then the sequence of kernels that
-makes up the trace over and over is taken for a step. Layers of a model repeat as well, so that this
-is said where it was done, and not done inside of CUDA and HIP graphs. A device works on after the
-host has ended its step, so that the work of a step is what was launched during it.
+makes up the trace over and over is taken for a step. Layers of a model repeat as well: what stands
+before and behind them, embeddings and heads, tells them apart, as far as it is something else. So
+this is said where it was done, and not done inside of CUDA and HIP graphs. A device works on after
+the host has ended its step, so that the work of a step is what was launched during it.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.traces.limits import LATEST_NS
-from perfmodel.traces.trace import KernelKind, Kernels, Trace
+from perfmodel.traces.trace import UNKNOWN, KernelKind, Trace
 
 Found = Literal["marked", "repetition", "whole"]
 
 #: Share of kernels that must be equal one period later for a trace to repeat itself.
 _ALIKE = 0.95
+#: Share of a trace before that, in which first steps choose algorithms. The backward passes of
+#: layers, which repeat as well, have more before them.
+_BEFORE = 0.25
 #: A period of fewer kernels is a loop inside a step.
 _SHORTEST = 8
 #: Kernels that are looked at; a trace that repeats itself shows it in them.
@@ -36,8 +40,8 @@ class StepWindow:
     Parameters
     ----------
     start_ns, end_ns : int
-        From the start of a step to that of the next; the last one ends with its last kernel, or on
-        the host if that is later.
+        A marked step begins with its mark, but no earlier than the work of those before has ended.
+        It ends with its mark, or where the next begins if its work, or the mark, lasts longer.
     """
 
     name: str
@@ -80,7 +84,7 @@ def find_steps(trace: Trace) -> Steps:
     timed = kernels.start_ns >= 0
     if not timed.any() and not (trace.operators.start_ns >= 0).any():
         return Steps(found="whole", windows=(), of_kernel=np.full(len(kernels), -1, dtype=np.int32))
-    return _repeated(kernels) or _whole(trace)
+    return _repeated(trace) or _whole(trace)
 
 
 def _marked(trace: Trace) -> Steps:
@@ -91,11 +95,21 @@ def _marked(trace: Trace) -> Steps:
     place = np.searchsorted(starts, launched, side="right") - 1
     inside = (place >= 0) & (launched <= ends[np.maximum(place, 0)])
     of_kernel = np.where(inside, place, -1).astype(np.int32)
-    last = kernels.end_ns[of_kernel == len(marks) - 1].max(initial=ends[-1])
-    # Steps follow each other; what lies between two belongs to the first.
+    # A host runs ahead of its device: what a step launched may run long after the next has begun.
+    # Of the next nothing computes before that, unless kernels stay for many steps.
+    done = np.zeros(len(marks), dtype=np.int64)
+    np.maximum.at(done, of_kernel[inside], kernels.end_ns[inside])
+    done = np.maximum.accumulate(done)
+    first = np.full(len(marks), LATEST_NS)
+    computing = inside & (kernels.kind == KernelKind.COMPUTE)
+    np.minimum.at(first, of_kernel[computing], kernels.start_ns[computing])
+    begins = np.maximum(starts, np.minimum(first, np.concatenate(([0], done[:-1]))))
+    begins = np.maximum.accumulate(begins)
+    nexts = np.concatenate((begins[1:], np.maximum(ends, done)[-1:]))
+    ends = np.where(done > ends, nexts, np.minimum(ends, nexts))
     windows = tuple(
-        StepWindow(name=mark.name, start_ns=mark.start_ns, end_ns=end)
-        for mark, end in zip(marks, [*starts[1:].tolist(), int(last)], strict=True)
+        StepWindow(name=mark.name, start_ns=begin, end_ns=end)
+        for mark, begin, end in zip(marks, begins.tolist(), ends.tolist(), strict=True)
     )
     return Steps(found="marked", windows=windows, of_kernel=of_kernel)
 
@@ -144,19 +158,33 @@ def _whole(trace: Trace) -> Steps:
     return Steps(found="whole", windows=(window,), of_kernel=of_kernel)
 
 
-def _repeated(kernels: Kernels) -> Steps | None:
-    """Return the steps of a trace that repeats itself; the rest before and after is no step."""
-    timed = np.flatnonzero((kernels.start_ns >= 0) & (kernels.kind == KernelKind.COMPUTE))
-    order = timed[np.argsort(kernels.start_ns[timed], kind="stable")]
-    names = kernels.name[order]
+def _repeated(trace: Trace) -> Steps | None:
+    """Return the steps of a trace that repeats itself; the rest before and after is no step.
+
+    What repeats is what devices computed, or where nothing ran on a device what was called.
+    """
+    kernels, calls = trace.kernels, trace.operators
+    ran = kernels if len(kernels) else calls
+    timed = (ran.start_ns >= 0) & (ran.duration_ns >= 0)
+    if len(kernels):
+        timed &= (kernels.kind == KernelKind.COMPUTE) & ~launched_before(trace)
+    rows = np.flatnonzero(timed)
+    order = rows[np.argsort(ran.start_ns[rows], kind="stable")]
+    names = ran.name[order]
     period = None if kernels.graph.any() else repetition(names[:_LOOKED_AT])
     if period is None:
         return None
     offset = _first_whole(names, period)
     count = (len(order) - offset) // period
-    begin = kernels.start_ns[order[offset : offset + count * period : period]]
-    last = order[offset + count * period - 1]
-    edges = np.concatenate((begin, [kernels.start_ns[last] + kernels.duration_ns[last]]))
+    whole = order[offset : offset + count * period]
+    # A first step of its own is as long as the others.
+    before = order[: offset if offset < period else 0]
+    around = np.concatenate((before, order[offset + len(whole) :]))
+    if not np.isin(_kinds(trace, around), _kinds(trace, whole[:_LOOKED_AT])).all():
+        return None
+    last = whole[-period:]
+    end_ns = int((ran.start_ns[last] + ran.duration_ns[last]).max())
+    edges = np.concatenate((ran.start_ns[whole[::period]], [end_ns]))
     place = np.searchsorted(edges, kernels.start_ns, side="right") - 1
     inside = (place >= 0) & (place < count) & (kernels.start_ns >= 0)
     windows = tuple(
@@ -168,6 +196,15 @@ def _repeated(kernels: Kernels) -> Steps | None:
         windows=windows,
         of_kernel=np.where(inside, place, -1).astype(np.int32),
     )
+
+
+def _kinds(trace: Trace, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return one number for the name of each kernel, or call, and the arguments of its call."""
+    kernels, calls = trace.kernels, trace.operators
+    ran, call = (kernels, kernels.operator[rows]) if len(kernels) else (calls, rows)
+    arguments = np.full(len(rows), UNKNOWN, dtype=np.int64)
+    arguments[call >= 0] = calls.arguments[call[call >= 0]]
+    return (ran.name[rows].astype(np.int64) << 32) + arguments
 
 
 def repetition(names: npt.NDArray[np.int32]) -> int | None:
@@ -189,13 +226,20 @@ def repetition(names: npt.NDArray[np.int32]) -> int | None:
         for distance in (int(places[1] - places[0]), int(np.median(np.diff(places)))):
             if distance >= _SHORTEST and 2 * distance <= len(names):
                 found.append(distance)
-    alike = {period: float(np.mean(names[period:] == names[:-period])) for period in set(found)}
+    alike = {period: _alike(names, period) for period in set(found)}
     best = max(alike, key=lambda period: (alike[period], -period), default=0)
     return best if alike.get(best, 0.0) >= _ALIKE else None
 
 
+def _alike(names: npt.NDArray[np.int32], period: int) -> float:
+    """Return the share of entries that are equal one period later, from the first such on."""
+    begin = _first_whole(names, period)
+    begin = begin if begin <= _BEFORE * len(names) else 0
+    return float(np.mean(names[begin + period :] == names[begin:-period]))
+
+
 def _first_whole(names: npt.NDArray[np.int32], period: int) -> int:
     """Return where the first period begins that equals its successor."""
-    same = names[period:] == names[:-period]
-    whole = np.convolve(same, np.ones(period), mode="valid") >= _ALIKE * period
+    same = np.concatenate(([0], np.cumsum(names[period:] == names[:-period])))
+    whole = same[period:] - same[:-period] >= _ALIKE * period
     return int(np.argmax(whole)) if whole.any() else 0

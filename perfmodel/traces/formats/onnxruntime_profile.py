@@ -9,6 +9,8 @@ that profile GPUs write kernels as events of their own.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
@@ -200,8 +202,8 @@ class _Rows:
 
     def __init__(self, builder: TraceBuilder) -> None:
         self.builder = builder
-        #: Row and start of the last run of each node.
-        self._last_of_node: dict[str, tuple[int, int]] = {}
+        #: Start and row of the runs of each node.
+        self._runs_of_node: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         self._providers: dict[str, int] = {}
         self._own = _OwnTimes()
         self._arguments = ArgumentTable(builder)
@@ -230,8 +232,8 @@ class _Rows:
             )
         if self._together():
             self.builder.notes.append(
-                "Runs overlap: several threads or sessions ran at once, so that steps, which last "
-                "from the start of one run to that of the next, are shorter than the runs."
+                "Runs overlap: several threads or sessions ran at once, so that steps, which end "
+                "where the next begins at the latest, are shorter than the runs."
             )
         self.builder.devices += [
             TracedDevice(index=index, name=provider) for provider, index in self._providers.items()
@@ -255,7 +257,7 @@ class _Rows:
             thread=int(event["tid"]) % 2**31,
             arguments=self._arguments.position(orjson.dumps(shapes), lambda: _arguments(*shapes)),
         )
-        self._last_of_node[run.node] = row, run.start_ns
+        self._runs_of_node[run.node].append((run.start_ns, row))
         if run.provider not in _LAUNCHING:
             # Where the host computes, nothing waits between the call and its work.
             self.builder.add_kernel(
@@ -272,7 +274,10 @@ class _Rows:
         facts = event.get("args", {})
         start_ns, duration_ns = _times(event)
         parent = str(facts.get("parent_name", "")).removesuffix(_NODE_END)
-        operator, launch_start_ns = self._last_of_node.get(parent, (UNKNOWN, UNKNOWN))
+        # Kernels stand behind their node, or all of them behind the last run.
+        runs = self._runs_of_node.get(parent, [])
+        began = bisect_left(runs, (start_ns + 1,))
+        launch_start_ns, operator = runs[began - 1] if began else (UNKNOWN, UNKNOWN)
         stream = str(facts.get("stream", ""))
         self.builder.add_kernel(
             name,

@@ -104,8 +104,8 @@ def join_kernels(
 def nested(operators: Operators, names: tuple[str, ...]) -> tuple[Operators, _Ints]:
     """Return calls with their callers and phases, and their order by thread and start.
 
-    A call whose caller ended before it did is taken to be inside nevertheless: clocks of nested
-    calls differ by roundings.
+    A call is inside of one that lasts until its middle at least: times are rounded, so that callers
+    may end before what they call, and calls after each other overlap.
     """
     # Start rises within a thread; of two that start together the longer one is outside.
     order = np.lexsort((-operators.duration_ns, operators.start_ns, operators.thread))
@@ -125,7 +125,7 @@ def nested(operators: Operators, names: tuple[str, ...]) -> tuple[Operators, _In
         ):
             if thread != thread_before:
                 stack, thread_before = [], thread
-            while stack and stack[-1][0] <= start_ns:
+            while stack and stack[-1][0] <= start_ns + duration_ns // 2:
                 stack.pop()
             outer = stack[-1][1] if stack else UNKNOWN
             parent[row] = outer

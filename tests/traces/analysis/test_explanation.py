@@ -82,6 +82,47 @@ def test_one_step_alone(tmp_path: Path) -> None:
         explain_trace(trace, step=2)
 
 
+def _steps_of_host(*spans_ns: tuple[int, int]) -> TraceBuilder:
+    builder = TraceBuilder("kineto")
+    builder.steps += [
+        TracedStep(name=f"ProfilerStep#{i}", start_ns=start, duration_ns=duration)
+        for i, (start, duration) in enumerate(spans_ns)
+    ]
+    return builder
+
+
+def test_steps_last_as_long_as_the_device_where_the_host_runs_ahead() -> None:
+    builder = _steps_of_host((0, 10), (10, 10), (20, 10))
+    for launched_ns, start_ns in ((1, 5), (11, 55), (21, 105)):
+        builder.add_kernel(
+            "k", start_ns=start_ns, duration_ns=50, device=0, launch_start_ns=launched_ns
+        )
+    steps = find_steps(builder.build())
+    # Kernels end at 55, 105 and 155.
+    windows = [(one.start_ns, one.end_ns) for one in steps.windows]
+    assert windows == [(0, 55), (55, 105), (105, 155)]
+    assert steps.of_kernel.tolist() == [0, 1, 2]
+
+
+def test_a_kernel_that_stays_for_all_steps_moves_none_of_them() -> None:
+    builder = _steps_of_host((0, 10), (10, 10), (20, 10))
+    builder.add_kernel("stays", start_ns=3, duration_ns=160, device=0, launch_start_ns=1)
+    for launched_ns, start_ns in ((1, 5), (11, 55), (21, 105)):
+        builder.add_kernel(
+            "k", start_ns=start_ns, duration_ns=50, device=0, launch_start_ns=launched_ns
+        )
+    windows = [(one.start_ns, one.end_ns) for one in find_steps(builder.build()).windows]
+    assert windows == [(0, 55), (55, 105), (105, 163)]
+
+
+def test_what_lies_between_two_steps_that_wait_for_their_work_is_of_neither() -> None:
+    builder = _steps_of_host((0, 30), (100, 30))
+    for start_ns in (5, 105):
+        builder.add_kernel("k", start_ns=start_ns, duration_ns=20, device=0)
+    windows = [(one.start_ns, one.end_ns) for one in find_steps(builder.build()).windows]
+    assert windows == [(0, 30), (100, 130)]
+
+
 def test_steps_are_found_by_repetition_and_said_so(tmp_path: Path) -> None:
     kernels = [f"k{i}" for i in range(10)]
     events = [
@@ -106,6 +147,60 @@ def test_repetition_needs_two_whole_periods() -> None:
     assert repetition(names) is None
     assert repetition(np.concatenate((names, names[:12]))) is None
     assert repetition(np.concatenate((names, names, names))) == 20
+
+
+def test_a_first_step_may_be_another() -> None:
+    names = np.array([*range(20)], dtype=np.int32)
+    first = np.array([*range(20, 50)], dtype=np.int32)
+    # 30 of 150 entries are of the first step, then 30 of 90.
+    assert repetition(np.concatenate((first, *[names] * 6))) == 20
+    assert repetition(np.concatenate((first, *[names] * 3))) is None
+
+
+def _kernels_one_after_the_other(names: list[str]) -> TraceBuilder:
+    builder = TraceBuilder("kineto")
+    for place, name in enumerate(names):
+        builder.add_kernel(name, start_ns=10 * place, duration_ns=8, device=0)
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "found"),
+    [
+        ([], [], "repetition"),
+        # Steps that are cut, at both ends.
+        (["k8", "k9"], ["k0", "k1"], "repetition"),
+        (["embedding"], [], "whole"),
+        ([], ["head"], "whole"),
+        # A first step that chooses algorithms.
+        ([f"trial {i}" for i in range(12)], [], "repetition"),
+    ],
+)
+def test_layers_have_others_around_them(before: list[str], behind: list[str], found: str) -> None:
+    repeated = [f"k{i}" for i in range(10)] * 8
+    steps = find_steps(_kernels_one_after_the_other([*before, *repeated, *behind]).build())
+    assert steps.found == found
+    if found == "repetition":
+        assert steps.step_time_s == pytest.approx(100e-9)
+
+
+def test_heads_differ_from_layers_by_what_they_are_given(tmp_path: Path) -> None:
+    events = []
+    for place, width in enumerate([8] * 40 + [9]):
+        given = {"Input Dims": [[4, width], [width, 4]], "Input type": ["float", "float"]}
+        events += [made.call("aten::mm", 10.0 * place, 8.0, **given),
+                   made.launch(place + 1, 10.0 * place + 1),
+                   made.kernel(f"k{place % 8}", place + 1, 10.0 * place + 5, 3.0)]  # fmt: skip
+    assert find_steps(_trace(tmp_path, events)).found == "whole"
+    assert find_steps(_trace(tmp_path, events[:-3])).found == "repetition"
+
+
+def test_calls_repeat_where_nothing_ran_on_a_device(tmp_path: Path) -> None:
+    names = [f"aten::op{i}" for i in range(10)]
+    events = [made.call(names[i % 10], 10.0 * i, 8.0) for i in range(40)]
+    steps = find_steps(_trace(tmp_path, events))
+    # The last call ends after 8 us.
+    assert [one.duration_s for one in steps.windows] == pytest.approx([100e-6] * 3 + [98e-6])
 
 
 def test_a_trace_without_marks_or_repetition_is_one_step(tmp_path: Path) -> None:

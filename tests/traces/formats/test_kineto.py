@@ -110,6 +110,12 @@ def test_arguments_of_several_kinds() -> None:
     assert unheard.tensors[0].dtype == ""
 
 
+def test_kinds_of_values_of_the_first_versions_are_no_tensors() -> None:
+    kinds = ["float", "", "GenericList", "Bool", "Double", "Int"]
+    found = kineto_arguments(([[2, 3], [], [], [], [], []], kinds, None, None))
+    assert [len(one.tensors) for one in found.inputs] == [1, 0, 0, 0, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("word", "value", "text"),
     [("cuda", 12090, "12.9"), ("hip", 60443483, "6.4.43483"), ("hip", "7.0", "7.0")],

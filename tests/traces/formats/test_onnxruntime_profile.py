@@ -59,6 +59,22 @@ def test_nodes_of_a_gpu_have_launched_and_its_kernels_have_run(tmp_path: Path) -
     assert "those of launching them" in trace.notes[0]
 
 
+def test_kernels_behind_all_runs_find_theirs_by_time(tmp_path: Path) -> None:
+    """As ONNX Runtime wrote them before it put them behind their nodes."""
+    events = copy.deepcopy(ORT_PROFILE)
+    events[1]["args"]["provider"] = "CUDAExecutionProvider"
+    again = [{**event, "ts": event["ts"] + 1000} for event in events[1:3]]
+    kernels = [
+        {"cat": "Kernel", "pid": -1, "tid": -1, "dur": 5, "ts": start, "ph": "X", "name": "conv",
+         "args": {"stream": "7", "parent_name": "conv_kernel_time"}}
+        for start in (115, 1115)
+    ]  # fmt: skip
+    trace = read_trace(_written(tmp_path, [*events, *again, *kernels]))
+    assert trace.kernels.operator.tolist() == [0, 1]
+    # Nodes begin at 110 and 1110 us, the first run at 100 us.
+    assert trace.kernels.launch_start_ns.tolist() == [10_000, 1_010_000]
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

@@ -24,9 +24,12 @@ DTYPES: Mapping[str, str] = MappingProxyType(
         "unsigned short": "uint16", "unsigned int": "uint32", "unsigned long": "uint64",
     }
 )  # fmt: skip
-#: Types of what is no tensor; anything else that is not in :data:`DTYPES` is a tensor of a type
-#: that is not known here.
-_NO_TENSOR = frozenset({"", "Scalar", "ScalarList", "GenericList", "Device", "None"})
+#: Types of what is no tensor, before PyTorch 1.13 kinds of values (ATen/core/ivalue.h); anything
+#: else that is not in :data:`DTYPES` is a tensor of a type that is not known here.
+_NO_TENSOR = frozenset(
+    {"", "Scalar", "ScalarList", "GenericList", "Device", "None", "Int", "Double", "ComplexDouble",
+     "Bool", "String", "Tuple", "GenericDict", "Stream", "Object", "Generator"}
+)  # fmt: skip
 _LARGEST = 2**62
 
 

@@ -99,6 +99,12 @@ class _Export:
         self.launches = LaunchCalls(builder)
         self._texts: dict[int, str] = {}
         self._processes: dict[int, int] = {}
+        #: GPUs by process and the number that CUDA gives them there; any process is None.
+        self._gpus: dict[tuple[int | None, Any], int] = {}
+        for gpu, number, process in database.rows("TARGET_INFO_CUDA_DEVICE", _CUDA_NUMBERS):
+            if isinstance(gpu, int) and 0 <= gpu < 2**31:
+                self._gpus[process, number] = gpu
+                self._gpus.setdefault((None, number), gpu)
 
     def kernels(self) -> None:
         """Add kernels; the long name where it is kept."""
@@ -166,17 +172,15 @@ class _Export:
             self.builder.notes.append(f"{open_ended} ranges of NVTX are never closed; left out.")
 
     def devices(self) -> None:
-        """Describe the GPUs, by the numbers that CUDA gives them."""
-        cuda_of = dict(self.database.rows("TARGET_INFO_CUDA_DEVICE", _CUDA_NUMBERS))
+        """Describe the GPUs."""
         described = self.database.rows("TARGET_INFO_GPU", _GPU_FACTS)
         before_2021 = self.database.rows("TARGET_INFO_CUDA_GPU", _GPU_FACTS_BEFORE_2021)
         for row in (*described, *before_2021):
             gpu, name, memory, cores, major, minor = row
-            index = cuda_of.get(gpu, gpu)
             capability = f"{major}.{minor}" if major is not None else ""
             self.builder.devices.append(
                 traced_device(
-                    index if isinstance(index, int) else len(self.builder.devices),
+                    gpu if isinstance(gpu, int) else len(self.builder.devices),
                     str(name or ""),
                     memory_bytes=memory if isinstance(memory, int) and memory > 0 else None,
                     multiprocessors=cores if isinstance(cores, int) and cores > 0 else None,
@@ -199,13 +203,19 @@ class _Export:
             name,
             start_ns=start_ns,
             duration_ns=duration_ns,
-            device=UNKNOWN if device is None else self._whole(device, "deviceId"),
+            device=UNKNOWN if device is None else self._device(device, process),
             stream=UNKNOWN if stream is None else self._whole(stream, "streamId"),
             kind=kind,
             size_bytes=size_bytes,
             graph=graph,
         )
         self.launches.of_kernels.append(self._correlation(correlation, process))
+
+    def _device(self, number: Any, serialised: Any) -> int:
+        """Return the number of a GPU; CUDA counts those that a process may see."""
+        device = self._whole(number, "deviceId")
+        process = self._whole(serialised or 0, "globalPid") >> _ID_BITS & _ID_MASK
+        return self._gpus.get((process, device), self._gpus.get((None, device), device))
 
     def _correlation(self, number: Any, serialised: Any) -> int:
         """Return a number that kernels and calls of one process share; -1 for none."""
@@ -243,7 +253,7 @@ class _Export:
         return value
 
 
-_CUDA_NUMBERS = ("gpuId", "cudaId")
+_CUDA_NUMBERS = ("gpuId", "cudaId", "pid")
 _GPU_FACTS = ("id", "name", "totalMemory", "smCount", "computeMajor", "computeMinor")
 _GPU_FACTS_BEFORE_2021 = (
     "deviceId", "name", "globalMemorySize", "numMultiprocessors", "computeCapabilityMajor",

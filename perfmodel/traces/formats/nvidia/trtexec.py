@@ -99,22 +99,21 @@ def _add_profile(
     builder: TraceBuilder, path: Path, limits: TraceLimits, rows: Mapping[str, int]
 ) -> None:
     """Add the time of each layer over all iterations."""
-    calls = 1
     for entry in _entries(path, limits):
         if "name" not in entry and "count" in entry:
-            calls = _count(path.name, entry["count"])
+            builder.summed_steps = _count(path.name, entry["count"])
             continue
         name = str(entry.get("name", ""))
         builder.add_kernel(
             name,
             duration_ns=_ns(path.name, name, entry.get("timeMs")),
-            calls=calls,
+            calls=builder.summed_steps,
             device=0,
             operator=rows.get(name, UNKNOWN),
         )
     builder.notes.append(
-        f"Times of layers, each over {calls} iterations, without a timeline. Layers are timed one "
-        "after the other: their sum is more than an undisturbed iteration."
+        f"Times of layers, each over {builder.summed_steps} iterations, without a timeline. Layers "
+        "are timed one after the other: their sum is more than an undisturbed iteration."
     )
 
 

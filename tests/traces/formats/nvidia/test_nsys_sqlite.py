@@ -202,3 +202,20 @@ def test_kernels_of_a_graph_are_known_without_the_call_that_launched_it(tmp_path
         f"UPDATE {KERNELS} SET graphNodeId = 4294967296;DROP TABLE CUPTI_ACTIVITY_KIND_RUNTIME;",
     )
     assert read_trace(path).kernels.graph.tolist() == [True, False]
+
+
+def test_devices_that_processes_count_for_themselves_are_told_apart(tmp_path: Path) -> None:
+    """Each of two processes sees a GPU of its own as its first (CUDA_VISIBLE_DEVICES)."""
+    other = 78 << 24
+    path = nsys_database(
+        tmp_path / "two.sqlite",
+        "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL SELECT start, end, 0, 1, 7, correlationId, "
+        f"{other}, 1, 1, 2, NULL FROM CUPTI_ACTIVITY_KIND_KERNEL; "
+        "INSERT INTO TARGET_INFO_GPU VALUES (3, 'NVIDIA A10', 24146608128, 72, 8, 6); "
+        "CREATE TABLE TARGET_INFO_CUDA_DEVICE (gpuId INT, cudaId INT, pid INT); "
+        "INSERT INTO TARGET_INFO_CUDA_DEVICE VALUES (0, 0, 77), (3, 0, 78);",
+    )
+    trace = read_trace(path)
+    # Two kernels and the copy of the first process.
+    assert trace.kernels.device.tolist() == [0, 3, 0]
+    assert [one.index for one in trace.devices] == [0, 3]

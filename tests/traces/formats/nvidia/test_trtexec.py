@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from perfmodel.errors import InvalidTraceError
+from perfmodel.traces.analysis.explanation import explain_trace
 from perfmodel.traces.formats.registry import read_trace
 from perfmodel.traces.trace import KernelKind, TracedTensor
 
@@ -67,6 +68,12 @@ def test_times_of_layers_join_what_lies_beside_them(tmp_path: Path) -> None:
         TracedTensor(shape=(32, 4, 3, 3), dtype="float16"),
     )
     assert trace.devices[0].accelerator == "TITAN-RTX"
+    found = explain_trace(trace)
+    assert found.step_count == 4
+    assert (found.operators[0].operator.calls, found.operators[0].operator.time_per_call_s) == (
+        4,
+        pytest.approx(0.5e-3),
+    )
     # Between 0.75 ms and 1 ms.
     assert "takes 0.875 ms undisturbed (median of 2)" in trace.notes[1]
 
