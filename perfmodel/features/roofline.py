@@ -126,10 +126,10 @@ def outside_bytes(graph: Graph) -> tuple[FloatArray, FloatArray, FloatArray]:
     read = table.flow.in_writer < 0
     nodes, tensors = table.flow.in_node[read], table.flow.in_tensor[read]
     sizes = table.size_bytes[tensors]
-    wide, half = (_is_in(graph, types)[tensors] for types in (("float32",), _IN_16_BITS))
     found = np.zeros((3, table.node_count))
-    for row, chosen in zip(found, (1.0, wide, half), strict=True):
-        np.add.at(row, nodes, sizes * chosen)
+    np.add.at(found[0], nodes, sizes)
+    for row, types in ((1, ("float32",)), (2, _IN_16_BITS)):
+        np.add.at(found[row], nodes, np.where(_is_in(graph, types)[tensors], sizes, 0.0))
     return found[0], found[1], found[2]
 
 
