@@ -97,6 +97,14 @@ def test_modules_have_fewer_lanes_than_a_slot():
         assert spec.link_bandwidth_bytes_per_s == pytest.approx(rate, rel=1e-3)
 
 
+def test_small_chips_have_eight_lanes():
+    # Four of them share a board with sixteen on an A16.
+    small = {"GA107", "AD106", "AD107", "GB206", "Navi23", "Navi33"}
+    for spec in SPECS:
+        if spec.architecture.split()[-1] in small and spec.name != "A16":
+            assert (spec.link or "").endswith("-x8"), spec.name
+
+
 def test_work_of_every_precision_has_a_rate():
     for spec in SPECS:
         assert all(spec.flops_per_s(precision) > 0 for precision in Precision)
