@@ -18,12 +18,11 @@ import numpy as np
 from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.ir import Graph, Node
 from perfmodel.placement.memory.allocator import replay
-from perfmodel.placement.memory.liveness import Held, lifetimes
+from perfmodel.placement.memory.liveness import FUSED_ATTENTION, Held, lifetimes
 
 #: Changes with the meaning of a profile, so that kept ones are made again.
 PROFILE_VERSION = 2
 
-_FUSED_ATTENTION = "scaled_dot_product"
 _CONVOLUTIONS = frozenset({"convolution", "convolution_backward"})
 
 
@@ -164,7 +163,7 @@ def _attention_bytes(graph: Graph, selective_checkpointing: bool) -> float:
     calls: dict[int, tuple[int, float]] = {}
     change = np.zeros(len(graph.nodes) + 1)
     for position, node in enumerate(graph.nodes):
-        if _FUSED_ATTENTION not in node.op:
+        if FUSED_ATTENTION not in node.op:
             continue
         if not node.op.endswith("_backward"):
             calls |= dict.fromkeys(node.outputs, (position, _scores_bytes(graph, node)))
