@@ -52,6 +52,7 @@ def cells(
     link_bytes_per_s: float = 1e11,
     precision: Precision = Precision.BF16,
     fused_attention: bool = True,
+    reached_share: float = 1.0,
 ) -> PlanCells:
     """Return columns of plans on one host with a switch."""
     count = len(choices)
@@ -72,6 +73,7 @@ def cells(
             memory_bytes=np.full(count, 8e10),
             core_hz=np.full(count, 1.5e11),
             tflops_per_w=np.full(count, 0.5),
+            reached_share=np.full(count, reached_share),
         ),
         numbers=NumberBytes.of([precision] * count, ["adamw"] * count),
         groups=PlanGroups(

@@ -168,10 +168,25 @@ class AcceleratorSpec:
         float
             In (0, 1]; 1 where nothing was measured.
         """
+        return min(1.0, self.fastest_share(precision) / USUAL_MATMUL_SHARE)
+
+    def fastest_share(self, precision: Precision) -> float:
+        """Return how much of its matrix peak the fastest product reached that was measured.
+
+        Parameters
+        ----------
+        precision : Precision
+            As for :meth:`reachable_share`.
+
+        Returns
+        -------
+        float
+            > 0; 1 where nothing was measured.
+        """
         if self.matmul_flops_per_s is None or precision.matrix_rate not in _NARROW:
             return 1.0
         peak = self.peak_flops.get("bf16", self.flops_per_s(Precision.BF16))
-        return min(1.0, self.matmul_flops_per_s / peak / USUAL_MATMUL_SHARE)
+        return self.matmul_flops_per_s / peak
 
     @property
     def sustained_share(self) -> float:

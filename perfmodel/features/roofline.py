@@ -13,12 +13,14 @@ every node the whole cache C at ``CACHE_SPEEDUP`` times the memory bandwidth::
     bound_s = max(compute_s, (max(B - C, 0) + min(B, C) / CACHE_SPEEDUP) / bandwidth)
 
 Within a program of an accelerator (:func:`is_program`) B is what comes from outside, and products
-alone have FLOPs. Only priced nodes enter the bound; a node without a formula has no FLOPs, and
-its ``roofline_s`` is its operands and results over the bandwidth.
+alone have FLOPs. What products in 8 bits read from outside in inference, their weights, lies there
+in 8 bits, though the graph has it in 16. Only priced nodes enter the bound; a node without a
+formula has no FLOPs, and its ``roofline_s`` is its operands and results over the bandwidth.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +37,8 @@ from perfmodel.types import LEARNED_COMPILERS, Compiler, Engine, MemoryFormat, M
 _WIDE_ITEM_BYTES = 4.0
 #: Precisions whose parameters stay in fp32.
 _FULL = (Precision.FP32, Precision.TF32)
+#: Precisions whose weights take a byte each in inference, and the types that graphs have them in.
+_IN_8_BITS, _IN_16_BITS = (Precision.FP8, Precision.INT8), ("float16", "bfloat16")
 #: Under which name it lies with its graph.
 _KEPT = "_node_work"
 
@@ -65,8 +69,8 @@ class NodeWork:
         Whether its operator has a cost formula.
     is_view : ndarray of bool, shape (nodes,)
         Whether it moves no data.
-    outside_bytes, outside_wide_bytes : ndarray, shape (nodes,)
-        What it reads that no other node wrote, and the part of it in fp32, see
+    outside_bytes, outside_wide_bytes, outside_half_bytes : ndarray, shape (nodes,)
+        What it reads that no other node wrote, and the parts of it in fp32 and in 16 bits, see
         :func:`outside_bytes`.
     """
 
@@ -78,12 +82,13 @@ class NodeWork:
     is_view: BoolArray
     outside_bytes: FloatArray
     outside_wide_bytes: FloatArray
+    outside_half_bytes: FloatArray
 
     @classmethod
     def of(cls, graph: Graph) -> NodeWork:
         """Take the work of nodes out of their table."""
         table = node_table(graph)
-        cost, (outside, wide) = table.cost, outside_bytes(graph)
+        cost, (outside, wide, half) = table.cost, outside_bytes(graph)
         return cls(
             flops=np.asarray(cost.flops),
             traffic_bytes=table.traffic_bytes,
@@ -93,6 +98,7 @@ class NodeWork:
             is_view=table.is_view,
             outside_bytes=outside,
             outside_wide_bytes=wide,
+            outside_half_bytes=half,
         )
 
     def from_outside(self, precision: Precision) -> FloatArray:
@@ -107,28 +113,30 @@ class NodeWork:
         return np.minimum(self.outside_bytes - cast, self.traffic_bytes)
 
 
-def outside_bytes(graph: Graph) -> tuple[FloatArray, FloatArray]:
+def outside_bytes(graph: Graph) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return what each node reads that no other wrote: parameters, buffers and inputs.
 
     Returns
     -------
     ndarray, shape (nodes,)
-        Bytes as they lie there, and those of them that are fp32: programs in 16 bits have cast
-        these before.
+        Bytes as they lie there, those of them that are fp32: programs in 16 bits have cast these
+        before, and those in 16 bits: weights of products in 8 bits have half as many.
     """
     table = node_table(graph)
     read = table.flow.in_writer < 0
     nodes, tensors = table.flow.in_node[read], table.flow.in_tensor[read]
-    found = np.zeros((2, table.node_count))
-    np.add.at(found[0], nodes, table.size_bytes[tensors])
-    np.add.at(found[1], nodes, np.where(_is_wide(graph), table.size_bytes, 0.0)[tensors])
-    return found[0], found[1]
+    sizes = table.size_bytes[tensors]
+    found = np.zeros((3, table.node_count))
+    np.add.at(found[0], nodes, sizes)
+    for row, types in ((1, ("float32",)), (2, _IN_16_BITS)):
+        np.add.at(found[row], nodes, np.where(_is_in(graph, types)[tensors], sizes, 0.0))
+    return found[0], found[1], found[2]
 
 
-def _is_wide(graph: Graph) -> BoolArray:
+def _is_in(graph: Graph, types: Sequence[str]) -> BoolArray:
     kinds = graph.kinds
-    wide = np.array([graph.tensors[one].dtype == "float32" for one in kinds.first_tensors], bool)
-    return np.asarray(wide[np.array(kinds.tensors, dtype=np.int64)])
+    found = np.array([graph.tensors[one].dtype in types for one in kinds.first_tensors], bool)
+    return np.asarray(found[np.array(kinds.tensors, dtype=np.int64)])
 
 
 def node_work(graph: Graph) -> NodeWork:
@@ -205,6 +213,8 @@ def node_roofline(workload: Workload) -> NodeRoofline:
     if is_program(workload):
         compute = np.where(work.is_matrix, compute, 0.0)
         moved = work.from_outside(workload.precision)
+    if workload.precision in _IN_8_BITS and workload.mode is Mode.INFERENCE:
+        moved = moved - np.where(work.is_matrix, np.minimum(work.outside_half_bytes, moved) / 2, 0)
     memory = moved / bandwidth
     cached = np.minimum(moved, spec.cache_bytes or 0.0)
     fastest = (moved - cached + cached / CACHE_SPEEDUP) / bandwidth

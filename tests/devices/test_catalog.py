@@ -10,6 +10,7 @@ from perfmodel.devices.catalog import SHIPPED, Catalog, read_devices
 from perfmodel.devices.codec import spec_from_dict, spec_to_dict
 from perfmodel.devices.local_cpu import LocalCpu
 from perfmodel.errors import InvalidInputError, UnknownAcceleratorError
+from perfmodel.placement.topology.links import pcie_bytes_per_s
 from perfmodel.types import Precision
 
 CATALOG = Catalog.default()
@@ -83,6 +84,25 @@ def test_every_number_has_a_source_and_every_link_a_bandwidth():
         assert spec.sources["*"]
         assert all("+" not in source for source in spec.sources.values())
         assert (spec.link is None) == (spec.link_bandwidth_bytes_per_s is None)
+
+
+def test_modules_have_fewer_lanes_than_a_slot():
+    # No Jetson has more than eight lanes together, those of credit-card size have four.
+    modules = {spec.name: spec for spec in SPECS if spec.form_factor == "Module"}
+    lanes = {name: int((spec.link or "").partition("-x")[2]) for name, spec in modules.items()}
+    assert {lanes[name] for name in modules if "AGX" in name or name == "GB10"} == {8}
+    assert {lanes[name] for name in modules if "AGX" not in name and name != "GB10"} == {4}
+    for name, spec in modules.items():
+        rate = pcie_bytes_per_s(spec.pcie_generation, lanes[name])
+        assert spec.link_bandwidth_bytes_per_s == pytest.approx(rate, rel=1e-3)
+
+
+def test_small_chips_have_eight_lanes():
+    # Four of them share a board with sixteen on an A16.
+    small = {"GA107", "AD106", "AD107", "GB206", "Navi23", "Navi33"}
+    for spec in SPECS:
+        if spec.architecture.split()[-1] in small and spec.name != "A16":
+            assert (spec.link or "").endswith("-x8"), spec.name
 
 
 def test_work_of_every_precision_has_a_rate():

@@ -14,6 +14,7 @@ from perfmodel.graph.job import Job
 from perfmodel.graph.workload import Workload
 from perfmodel.placement.data_parallel.data_parallel_constants import fitted_constants
 from perfmodel.placement.feeding.input_samples import collate_s
+from perfmodel.placement.memory.liveness import computed_again
 from perfmodel.placement.memory.memory_demand import JobConstants, constants_for
 from perfmodel.placement.memory.memory_profile import MemoryProfile, memory_profile
 from perfmodel.placement.transformers.transformer_jobs import transformer_shape
@@ -83,6 +84,11 @@ class PreparedJob:
             return self.step.memory_profile
         of_graph = memory_profile(self.step.graph, selective_checkpointing=True)
         return self.step.whole_memory(of_graph)
+
+    @cached_property
+    def computed_again(self) -> list[int]:
+        """Nodes that checkpointing of attention alone runs again; other ones are in the graph."""
+        return computed_again(self.step.graph) if self.job.selective_checkpointing else []
 
     @cached_property
     def memory_constants(self) -> JobConstants:

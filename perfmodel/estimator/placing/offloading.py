@@ -131,8 +131,8 @@ def _check(prepared: PreparedJob, placement: ResolvedPlacement) -> None:
     unknown = [one.name for one in placement.accelerators if copied_bytes_per_s(one) is None]
     if unknown:
         raise InvalidPlacementError(
-            f"Nothing is known of the link between {', '.join(unknown)} and its host, so that "
-            "offload is not answered there. Leave it out.",
+            f"Nothing is known of the link between {', '.join(unknown)} and a host with a memory "
+            "of its own, so that offload is not answered there. Leave it out.",
             pointer=at,
         )
     known = _left(prepared) < 1.0

@@ -141,7 +141,7 @@ def single_with_plan_engine(
     return replace(
         prediction,
         time_s=time_s,
-        low_s=time_s / half,
+        low_s=max(time_s / half, min(time_s, float(step.least_time_s[0]))),
         high_s=time_s * half,
         basis=Basis.EXTRAPOLATED if training.stack is Stack.XLA else prediction.basis,
         warnings=prediction.warnings if spec.kind == "gpu" else (NO_GPU_WARNING.format(spec.name),),

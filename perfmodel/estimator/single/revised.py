@@ -2,8 +2,8 @@
 
 What an accelerator has no arithmetic or no software for is refused or told, as is what nothing was
 learned of. No model has learned steps with products in 8 bits: they are those in 16 bits, less what
-they save. The program is that of 16 bits, and only the peak of its products is another. With the
-rooflines of its nodes at either peak::
+they save. The program is that of 16 bits, and only the peak of its products is another, and in
+inference the bytes of their weights. With the rooflines of its nodes in either::
 
     t_8 = t_16 - sum_i (roofline_16,i - roofline_8,i)
 
@@ -59,7 +59,8 @@ class NotLearned(NamedTuple):
 #: ResNet-50 in int8 by TensorRT was published at 3 to 6.5 times the rates answered so on twelve
 #: accelerators (MLPerf inference, Offline); the law of engines answers for inference by TensorRT.
 _INT8 = NotLearned(
-    "Nothing was learned of int8: products are answered at its peak, all else as in 16 bits. "
+    "Nothing was learned of int8: products are answered at its peak, with weights of a byte, all "
+    "else as in 16 bits. "
     "Engines that run whole layers in int8 are several times as fast.",
     math.log(4.0),
 )
@@ -275,5 +276,16 @@ def _of_all_micro_batches(
             "positive and in order."
         )
     prediction = with_narrow_products(prepared, spec, prediction)
-    factor = prepared.step.time_factor
+    factor = prepared.step.time_factor * (1.0 + _attention_again(prepared, spec))
     return prediction if factor == 1.0 else _longer(prediction, factor)
+
+
+def _attention_again(prepared: PreparedJob, spec: AcceleratorSpec) -> float:
+    """Return what checkpointing of attention alone adds to a step, as a share of it.
+
+    The graph has its nodes once (that of layers is in the graph); by the roofline of the step.
+    """
+    if not prepared.computed_again:
+        return 0.0
+    roofline_s = node_roofline(prepared.on(spec)).roofline_s
+    return float(roofline_s[prepared.computed_again].sum() / roofline_s.sum())

@@ -18,6 +18,9 @@ from perfmodel.features.arrays import FloatArray, IntArray
 from perfmodel.graph.ir import Graph
 from perfmodel.types import Phase, Role
 
+#: Part of the names of attention that is one kernel.
+FUSED_ATTENTION = "scaled_dot_product"
+
 
 class Held(IntEnum):
     """What an allocation is held for."""
@@ -172,16 +175,10 @@ def _optimizer_start(graph: Graph) -> int:
 
 def _recomputed(graph: Graph, slot: IntArray, found: Lifetimes) -> list[tuple[int, int, int]]:
     """Return allocation, last forward and first backward node of each matrix of attention."""
-    extents = {
-        graph.tensors[node.outputs[0]].shape
-        for node in graph.nodes
-        if node.op == "_softmax" and len(graph.tensors[node.outputs[0]].shape) >= 3
-    }
-    elements = {int(np.prod(shape)) for shape in extents}
     matrices = {
         int(slot[index])
-        for index, tensor in enumerate(graph.tensors)
-        if tensor.element_count in elements and found.held[slot[index]] == Held.ACTIVATION
+        for index in _attention_matrices(graph)
+        if found.held[slot[index]] == Held.ACTIVATION
     }
     last: dict[int, int] = {}
     first: dict[int, int] = {}
@@ -192,6 +189,31 @@ def _recomputed(graph: Graph, slot: IntArray, found: Lifetimes) -> list[tuple[in
             elif node.phase is Phase.BACKWARD:
                 first.setdefault(s, position)
     return [(s, last[s], first[s]) for s in sorted(last.keys() & first.keys())]
+
+
+def _attention_matrices(graph: Graph) -> set[int]:
+    """Return the tensors that have the elements and the rows of a softmax over attention."""
+    written = [graph.tensors[node.outputs[0]] for node in graph.nodes if node.op == "_softmax"]
+    sizes = {(one.element_count, one.shape[-1]) for one in written if len(one.shape) >= 3}
+    return {
+        index
+        for index, tensor in enumerate(graph.tensors)
+        if tensor.shape and (tensor.element_count, tensor.shape[-1]) in sizes
+    }
+
+
+def computed_again(graph: Graph) -> list[int]:
+    """Return the nodes that checkpointing of attention alone runs a second time.
+
+    What writes matrices of attention in the forward pass, and attention that is one kernel.
+    """
+    matrices = _attention_matrices(graph)
+    return [
+        position
+        for position, node in enumerate(graph.nodes)
+        if node.phase is Phase.FORWARD
+        and (FUSED_ATTENTION in node.op or not matrices.isdisjoint(node.outputs))
+    ]
 
 
 def _split(found: Lifetimes, gaps: list[tuple[int, int, int]]) -> Lifetimes:

@@ -11,7 +11,6 @@ of them stands for thousands of nodes, exactly.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,13 +18,11 @@ import numpy as np
 from perfmodel.features.arrays import FloatArray
 from perfmodel.graph.ir import Graph, Node
 from perfmodel.placement.memory.allocator import replay
-from perfmodel.placement.memory.liveness import Held, lifetimes
-from perfmodel.types import Phase
+from perfmodel.placement.memory.liveness import FUSED_ATTENTION, Held, lifetimes
 
 #: Changes with the meaning of a profile, so that kept ones are made again.
-PROFILE_VERSION = 1
+PROFILE_VERSION = 2
 
-_FUSED_ATTENTION = "scaled_dot_product"
 _CONVOLUTIONS = frozenset({"convolution", "convolution_backward"})
 
 
@@ -46,8 +43,8 @@ class MemoryProfile:
     reserved_ratio : float
         What the caching allocator reserves over what it has given out, >= 1.
     attention_bytes : float
-        One matrix of scores for each fused attention that a backward pass follows, all together:
-        what attention that is not fused keeps once for each of its operators.
+        One matrix of scores for each fused attention that waits for its backward pass, most at one
+        time: what attention that is not fused keeps once for each of its operators.
     convolution_bytes : float
         Inputs and outputs of the largest convolution, which scale the workspaces of cuDNN.
     """
@@ -121,7 +118,7 @@ def memory_profile(graph: Graph, *, selective_checkpointing: bool = False) -> Me
         optimizer_bytes=float(activations[start:].max(initial=0.0)),
         largest_parameter_bytes=float(parameters.max(initial=0.0)),
         reserved_ratio=_ratio(replayed.peak_reserved, replayed.peak_allocated),
-        attention_bytes=_attention_bytes(graph),
+        attention_bytes=_attention_bytes(graph, selective_checkpointing),
         convolution_bytes=_convolution_bytes(graph),
     )
 
@@ -157,15 +154,24 @@ def _ratio(reserved: int, allocated: int) -> float:
     return max(1.0, reserved / allocated) if allocated > 0 else 1.0
 
 
-def _attention_bytes(graph: Graph) -> float:
-    """Return the bytes of the score matrices that a backward pass would need."""
-    if all(node.phase is Phase.FORWARD for node in graph.nodes):
-        return 0.0
-    return math.fsum(
-        _scores_bytes(graph, node)
-        for node in graph.nodes
-        if node.phase is Phase.FORWARD and _FUSED_ATTENTION in node.op
-    )
+def _attention_bytes(graph: Graph, selective_checkpointing: bool) -> float:
+    """Return the most bytes of score matrices that wait for their backward pass at one time.
+
+    What is computed again waits from there on: with checkpointing of attention alone every matrix,
+    with that of layers those of one layer, whose second call is in the graph.
+    """
+    calls: dict[int, tuple[int, float]] = {}
+    change = np.zeros(len(graph.nodes) + 1)
+    for position, node in enumerate(graph.nodes):
+        if FUSED_ATTENTION not in node.op:
+            continue
+        if not node.op.endswith("_backward"):
+            calls |= dict.fromkeys(node.outputs, (position, _scores_bytes(graph, node)))
+        # Sums of the rows, which only this call writes, come last.
+        elif call := next((calls[i] for i in reversed(node.inputs) if i in calls), None):
+            change[position if selective_checkpointing else call[0]] += call[1]
+            change[position + 1] -= call[1]
+    return float(np.cumsum(change).max())
 
 
 def _scores_bytes(graph: Graph, node: Node) -> float:

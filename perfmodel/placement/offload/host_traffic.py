@@ -45,6 +45,8 @@ UPDATED_PER_S = 4e9
 _COPIED_SHARE = 0.8
 #: NVIDIA's NVLink-C2C between a superchip and its own host, one direction.
 _SUPERCHIP_BYTES_PER_S = 450e9
+#: Form factors of one chip with its host, whose memory both use.
+_SHARES_MEMORY = ("Module", "Integrated")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,7 +104,7 @@ def copied_bytes_per_s(spec: AcceleratorSpec) -> float | None:
     Returns
     -------
     float or None
-        Bytes/s; None where nothing is known of the link.
+        Bytes/s; None where nothing is known of the link, or the host has no memory of its own.
 
     Examples
     --------
@@ -113,4 +115,5 @@ def copied_bytes_per_s(spec: AcceleratorSpec) -> float | None:
     if (spec.form_factor or "").startswith("Superchip"):
         return _COPIED_SHARE * _SUPERCHIP_BYTES_PER_S
     slot = slot_bytes_per_s(spec)
-    return None if slot == float("inf") or spec.kind == "cpu" else _COPIED_SHARE * slot
+    is_shared = spec.kind == "cpu" or spec.form_factor in _SHARES_MEMORY
+    return None if slot == float("inf") or is_shared else _COPIED_SHARE * slot

@@ -17,6 +17,7 @@ device, one forward pass of a layer takes::
 where c is start and tail of a product, w what a power limit holds back, n the cycles of a core for
 one score, and F_w the part of the peak that instructions of single warps reach: since Hopper about
 half, since the attention kernels that were measured use none of the instructions of warp groups.
+No product takes more of F than the fastest one did that was measured on the device.
 The backward pass is twice that in arithmetic and memory traffic (scores on the chip two and a half
 times, since they are made again), once in reductions and dispatch (with the sequence split half of
 the reductions, and what does not hide of gathering inputs again and scattering gradients beside the
@@ -164,6 +165,7 @@ def _products_s(cells: PlanCells, constants: PlanConstants) -> FloatArray:
     mixture = shape.mixture_share * (shape.router_weights + experts)
     weights = shape.attention_weights + mixture
     rate = constants.weight_efficiency * cells.device.peak_flops / _held_back(cells, constants)
+    rate = np.minimum(rate, cells.device.reached_share * cells.device.peak_flops)
     latency = _PRODUCTS * constants.product_latency_s
     return np.asarray(2 * cells.tokens * weights / tensor / rate + latency + _casts_s(cells))
 
@@ -200,8 +202,11 @@ def _scores_s(cells: PlanCells, constants: PlanConstants) -> tuple[FloatArray, F
     # Kernels that groups of warps feed pass over the masked half of the square.
     by_groups = cells.fused_attention == Attention.BY_WARP_GROUPS
     rate = np.where(by_groups, device.output_flops, device.score_flops)
-    fused = flops / (constants.fused_score_efficiency * rate) + cycles
-    fused *= _held_back(cells, constants) * np.where(by_groups, 0.5, 1.0)
+    held = _held_back(cells, constants)
+    rate = np.minimum(
+        constants.fused_score_efficiency * rate / held, device.reached_share * device.output_flops
+    )
+    fused = (flops / rate + cycles * held) * np.where(by_groups, 0.5, 1.0)
     on_chip = cells.fused_attention > 0
     return np.where(on_chip, fused, apart), np.where(on_chip, 2.5 * fused, 2 * apart)
 

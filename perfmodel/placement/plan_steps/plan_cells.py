@@ -184,6 +184,8 @@ class DeviceColumns(Columns):
         Cores (multiprocessors) times clock: what work on single numbers follows.
     tflops_per_w : ndarray
         Peak over power limit: how hard the limit holds matrix work back.
+    reached_share : ndarray
+        Of the peak, that the fastest product reached which was measured; 1 where none was.
     """
 
     peak_flops: FloatArray
@@ -193,6 +195,7 @@ class DeviceColumns(Columns):
     memory_bytes: FloatArray
     core_hz: FloatArray
     tflops_per_w: FloatArray
+    reached_share: FloatArray
 
     @classmethod
     def of(
@@ -200,6 +203,7 @@ class DeviceColumns(Columns):
     ) -> DeviceColumns:
         """Return the columns of some devices at some precisions."""
         rates = [a.flops_per_s(p) for a, p in zip(accelerators, precisions, strict=True)]
+        fastest = [a.fastest_share(p) for a, p in zip(accelerators, precisions, strict=True)]
         watts = [_watts(a) for a in accelerators]
         by_warps = [_warp_flops(a) for a in accelerators]
         in_16 = [Precision.BF16 if p is Precision.FP8 else p for p in precisions]
@@ -211,6 +215,7 @@ class DeviceColumns(Columns):
             score_flops=np.minimum(wide, by_warps),
             core_hz=np.array([_core_hz(a) for a in accelerators]),
             tflops_per_w=np.array(rates, dtype=np.float64) / 1e12 / np.array(watts),
+            reached_share=np.array(fastest),
             memory_bytes_per_s=np.array([a.bandwidth_bytes_per_s for a in accelerators]),
             memory_bytes=np.array([a.memory_bytes for a in accelerators]),
         )

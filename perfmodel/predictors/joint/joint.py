@@ -306,10 +306,11 @@ class JointPredictor:
         for doubt, _ in doubts:
             spread += doubt
         half = float(np.hypot(half, DEVIATIONS * np.sqrt(spread)))
-        time_s = max(float(np.exp(log_time + shift)), float(raw.least_s[i]))
+        least_s = float(raw.least_s[i])
+        time_s = max(float(np.exp(log_time + shift)), least_s)
         return Prediction(
             time_s=time_s,
-            low_s=time_s * float(np.exp(-half)),
+            low_s=max(time_s * float(np.exp(-half)), least_s),
             high_s=time_s * float(np.exp(half)),
             coverage=self.settings.coverage,
             basis=_basis(

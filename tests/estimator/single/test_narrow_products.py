@@ -16,18 +16,21 @@ from perfmodel.graph.job import Job
 from perfmodel.graph.workload import Workload
 from perfmodel.placement.topology.parse import parse_placement
 from perfmodel.predictors.prediction import Prediction
-from perfmodel.types import Phase, Precision, Role
+from perfmodel.types import Mode, Phase, Precision, Role
 
 #: A product of 4096 x 4096 x 4096 on an L4: 1.14 ms at 121 TFLOP/s in bf16, half in fp8.
 _SIDE = 4096
 
 
 class _OneProduct:
+    def __init__(self, rows: int = _SIDE) -> None:
+        self.rows = rows
+
     def step(self, job: Job) -> CapturedStep:
         roles = (Role.INPUT, Role.PARAMETER, Role.ACTIVATION)
         tensors = tuple(
-            Tensor(shape=(_SIDE, _SIDE), dtype="bfloat16", role=role, storage=i)
-            for i, role in enumerate(roles)
+            Tensor(shape=(rows, _SIDE), dtype="bfloat16", role=role, storage=i)
+            for i, (role, rows) in enumerate(zip(roles, (self.rows, _SIDE, self.rows), strict=True))
         )
         node = Node(op="mm", phase=Phase.FORWARD, inputs=(0, 1), outputs=(2,))
         return CapturedStep(
@@ -54,12 +57,19 @@ class _SurprisedByTypes:
 
 
 def _step_s(
-    precision: Precision, accelerator: str, time_s: float = 1e-3, *, micro_batches: int = 1
+    precision: Precision,
+    accelerator: str,
+    time_s: float = 1e-3,
+    *,
+    micro_batches: int = 1,
+    rows: int = _SIDE,
+    mode: Mode = Mode.INFERENCE,
 ) -> float:
     # Alone: no card of the same chip that saves more is pooled with it.
     alone = Catalog({accelerator: Catalog.default().get(accelerator)}, {})
-    estimator = Estimator(accelerators=alone, model=_SurprisedByTypes(time_s), graphs=_OneProduct())
-    job = Job(model="zoo/one", precision=precision, accumulation_steps=micro_batches)
+    model, graphs = _SurprisedByTypes(time_s), _OneProduct(rows)
+    estimator = Estimator(accelerators=alone, model=model, graphs=graphs)
+    job = Job(model="zoo/one", precision=precision, mode=mode, accumulation_steps=micro_batches)
     return estimator.estimate(job, parse_placement(accelerator)).step_time_s
 
 
@@ -67,6 +77,14 @@ def test_a_step_saves_what_the_peak_of_its_products_saves() -> None:
     saved_s = 2 * _SIDE**3 * (1 / 121e12 - 1 / 242e12)
     assert _step_s(Precision.BF16, "L4", 3e-3) == 3e-3
     assert _step_s(Precision.FP8, "L4", 3e-3) == pytest.approx(3e-3 - saved_s)
+
+
+def test_weights_are_read_in_as_many_bytes_as_they_are_held() -> None:
+    # One row: 4096 x 4096 weights and a row of 2 bytes, half of which are read at 300 GB/s.
+    saved_s = (_SIDE**2 + _SIDE) / 300e9
+    assert _step_s(Precision.FP8, "L4", rows=1) == pytest.approx(1e-3 - saved_s)
+    # Training keeps and reads them in 16 bits.
+    assert _step_s(Precision.FP8, "L4", rows=1, mode=Mode.TRAINING) == 1e-3
 
 
 @pytest.mark.parametrize("accelerator", ["T4", "L4", "B200-SXM", "MI300X", "A100-SXM4-80GB"])

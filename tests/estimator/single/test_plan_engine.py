@@ -10,10 +10,10 @@ from perfmodel.estimator.jobs.capture import capture_in_process
 from perfmodel.estimator.jobs.graph_library import GraphLibrary
 from perfmodel.estimator.jobs.prepared_job import PreparedJob
 from perfmodel.estimator.single.analytical import AnalyticalModel
-from perfmodel.estimator.single.plan_engine import single_with_plan_engine
+from perfmodel.estimator.single.plan_engine import single_with_plan_engine, transformer_training
 from perfmodel.predictors.prediction import Prediction
 from perfmodel.requests import parse_query
-from perfmodel.types import Basis, Compiler
+from perfmodel.types import Basis, Compiler, Precision
 
 H100 = Catalog.default().get("H100-SXM5-80GB")
 
@@ -69,3 +69,14 @@ def test_operators_that_run_one_by_one_take_longer_than_fused_ones(
         single_with_plan_engine(one, H100, _predicted(0.04)) for one in (eager, compiled)
     )
     assert by_one.time_s > 1.1 * fused.time_s
+
+
+def test_no_interval_reaches_below_the_arithmetic(compiled: PreparedJob) -> None:
+    ipu = Catalog.default().get("IPU-GC200")
+    found = single_with_plan_engine(compiled, ipu, _predicted(0.04))
+    training = transformer_training(compiled)
+    assert training is not None
+    least_s = 8 * training.shape.sample_flops / ipu.flops_per_s(Precision.BF16)
+    # Its half width alone would reach down to 0.82 of it.
+    assert found.low_s == pytest.approx(least_s)
+    assert found.low_s < found.time_s

@@ -13,6 +13,7 @@ from perfmodel.errors import InvalidPlacementError, UnknownAcceleratorError, Unk
 from perfmodel.estimator import CapturedStep, Estimator, PreparedJob
 from perfmodel.estimator.single.analytical import AnalyticalModel
 from perfmodel.estimator.tables.estimates import answer_cell, answer_from_memory, on_one_of_each
+from perfmodel.features.roofline import node_roofline
 from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.graph.job import Job
 from perfmodel.placement.estimate import Estimate
@@ -193,15 +194,16 @@ def test_the_capture_is_not_asked_for_what_leaves_the_step_alone() -> None:
     assert prepared.job.input == {"cpu_s": 1e-3}
 
 
-def test_selective_checkpointing_reaches_the_memory() -> None:
+def _unfused_attention() -> Graph:
+    """Return scores and softmax of attention, then a large tensor while they wait."""
+
     def tensor(shape: tuple[int, ...], storage: int, role: Role = Role.ACTIVATION) -> Tensor:
         return Tensor(shape=shape, dtype="float32", role=role, storage=storage)
 
     def node(op: str, inputs: tuple[int, ...], output: int, phase: Phase = Phase.FORWARD) -> Node:
         return Node(op=op, phase=phase, inputs=inputs, outputs=(output,))
 
-    # Scores and softmax of attention that is not fused, then a large tensor while they wait.
-    graph = Graph(
+    return Graph(
         nodes=(
             node("bmm", (0,), 1),
             node("_softmax", (1,), 2),
@@ -215,6 +217,29 @@ def test_selective_checkpointing_reaches_the_memory() -> None:
             tensor((2, 300, 4), 5),
         ),
     )  # fmt: skip
+
+
+def test_selective_checkpointing_takes_the_time_of_what_writes_matrices() -> None:
+    class Attention:
+        def step(self, job: Job) -> CapturedStep:
+            return CapturedStep(graph=_unfused_attention(), micro_batches=job.accumulation_steps)
+
+    estimator = Estimator(
+        accelerators=Catalog.default(), model=AnalyticalModel(), graphs=Attention()
+    )
+    job = Job(model="zoo/two", mode=Mode.TRAINING)
+    plain, again = (
+        estimator.estimate(one, parse_placement("A10")).step_time_s
+        for one in (job, replace(job, selective_checkpointing=True))
+    )
+    # The first product and the softmax run twice; all wait for the memory.
+    workload = estimator.core.prepare(job).on(Catalog.default().get("A10"))
+    roofline_s = node_roofline(workload).roofline_s
+    assert again / plain == pytest.approx(1 + roofline_s[:2].sum() / roofline_s.sum())
+
+
+def test_selective_checkpointing_reaches_the_memory() -> None:
+    graph = _unfused_attention()
     job = Job(model="zoo/two", mode=Mode.TRAINING)
     for selective in (False, True):
         chosen = replace(job, selective_checkpointing=selective)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from perfmodel.graph.ir import Graph, Node, Tensor
-from perfmodel.placement.memory.liveness import Held, lifetimes
+from perfmodel.placement.memory.liveness import Held, computed_again, lifetimes
 from perfmodel.types import Phase, Role
 
 
@@ -78,3 +78,25 @@ def test_selective_checkpointing_forgets_the_matrices_of_attention() -> None:
     assert forgotten.occupied(everything[1])[3] == 96 + 96 + 96
     # Where it is read again it is there again.
     assert kept.occupied(everything[0])[4] == forgotten.occupied(everything[1])[4]
+
+
+def test_what_has_as_many_elements_as_a_matrix_is_none() -> None:
+    # Two samples of three words: matrices (2, 3, 3), and features (2, 9).
+    tensors = (
+        _tensor((2, 9), 0, Role.INPUT),
+        _tensor((2, 3, 3), 1),
+        _tensor((2, 3, 3), 2),
+        _tensor((2, 9), 3),
+        _tensor((2, 9), 4),
+    )
+    nodes = (
+        _node((0,), (1,), op="bmm"),
+        _node((1,), (2,), op="_softmax"),
+        _node((2,), (3,), op="relu"),
+        _node((3, 2), (4,), Phase.BACKWARD, op="threshold_backward"),
+    )
+    graph = Graph(nodes=nodes, tensors=tensors)
+    assert computed_again(graph) == [0, 1]
+    kept, forgotten = lifetimes(graph), lifetimes(graph, selective_checkpointing=True)
+    # The softmax (72 bytes) is forgotten, what relu wrote (72) waits.
+    assert forgotten.held.tolist() == [*kept.held.tolist(), Held.ACTIVATION]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -74,3 +76,16 @@ def test_stacking_keeps_every_maximum(captured) -> None:  # type: ignore[no-unty
     assert both.activation_corners[0].max() == profile.activation_corners.max()
     assert both.activation_corners[1].max() == 0
     assert both.held_bytes[1] == 5
+
+
+def test_scores_that_are_computed_again_wait_for_one_layer_at_a_time() -> None:
+    job = Job(model="zoo/gpt2", mode=Mode.TRAINING, model_kwargs={"num_layers": 3})
+    graph = capture_job(job)
+    again = capture_job(replace(job, activation_checkpointing=True))
+    # A matrix of one layer: 1 sample x 12 heads x 1,024 x 1,024 scores of 4 bytes.
+    one = 12 * 1024 * 1024 * 4
+    assert memory_profile(graph).attention_bytes == 3 * one
+    assert memory_profile(graph, selective_checkpointing=True).attention_bytes == one
+    assert memory_profile(again).attention_bytes == one
+    inference = capture_job(replace(job, mode=Mode.INFERENCE))
+    assert memory_profile(inference).attention_bytes == 0

@@ -41,3 +41,5 @@ def test_links_of_superchips_are_not_slots() -> None:
     # 63 GB/s of a slot of generation 5, and 450 of NVLink-C2C.
     assert chip / card == pytest.approx(450 / 63)
     assert copied_bytes_per_s(known.get("EPYC-9654")) is None
+    # The memory of a Jetson is that of its host: nothing is copied, and nothing saved.
+    assert copied_bytes_per_s(known.get("Jetson-AGX-Orin-64GB")) is None

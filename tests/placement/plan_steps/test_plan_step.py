@@ -81,6 +81,15 @@ def test_scores_on_the_chip_follow_what_warps_reach_and_products_the_peak() -> N
     assert more == pytest.approx(scores / 0.25e14 - scores / 0.5e14, rel=1e-6)
 
 
+def test_no_product_is_faster_than_the_fastest_that_was_measured() -> None:
+    # At half of the peak, on devices whose fastest product reached all of it, 0.6 and a quarter.
+    ones = [_cells({}, memory_bytes_per_s=1e18, reached_share=r) for r in (1.0, 0.6, 0.25)]
+    usual, able, slow = (device_times(one, exchanges(one), FREE) for one in ones)
+    assert able.forward_s == usual.forward_s
+    assert slow.forward_s == pytest.approx(2 * usual.forward_s)
+    assert slow.backward_s == pytest.approx(2 * usual.backward_s)
+
+
 def test_recomputation_is_a_fourth_pass_through_the_layers() -> None:
     written = replace(FREE, score_efficiency=0.5, score_passes=0.0)
     plain, again = (
