@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from hashlib import sha256
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
@@ -39,6 +40,8 @@ _OF_JOBS, _OF_MACHINES = 0.25, 0.12
 #: Reporters, jobs of each and steps of each job that count on a machine. Which they are depends on
 #: what was reported alone, not on when.
 _MOST_REPORTERS, _MOST_JOBS, _MOST_STEPS = 32, 8, 4
+#: Reporters that a job type of which nothing is known hears: each completes its cells.
+_MOST_HEARD = 8
 
 
 #: Steps that strangers move by more, in logarithms, are said to be.
@@ -144,17 +147,24 @@ class Strangers:
         key = (machine, family if (machine, family) in self._observed_there else "")
         return machine not in self._by_machine or key in self._shifts
 
-    @cached_property
-    def tables(self) -> TypeTables | None:
-        """The cells of all job types, for completion; None where there are none."""
-        catalog: Catalog = self._core.accelerators
-        seen = sorted(self._of_types, key=attrgetter("content"))
-        return TypeTables.of(None, seen, catalog) if seen else None
+    def type_voices(self, word: str) -> list[TypeTables]:
+        """Return the cells of job types that each reporter saw, for completion.
+
+        Parameters
+        ----------
+        word : str
+            Of the job that is asked about: of many reporters each job hears a few others.
+        """
+        heard = sorted(self._by_reporter, key=lambda one: sha256(f"{word}|{one}".encode()).digest())
+        return [self._by_reporter[one] for one in heard[:_MOST_HEARD]]
 
     @cached_property
-    def reporters_of_types(self) -> int:
-        """How many reporters stand behind :attr:`tables`."""
-        return len({one.reporter for one in self._of_types})
+    def _by_reporter(self) -> dict[str, TypeTables]:
+        by: dict[str, list[Observation]] = {}
+        for one in sorted(self._of_types, key=attrgetter("content")):
+            by.setdefault(one.reporter, []).append(one)
+        catalog: Catalog = self._core.accelerators
+        return {reporter: TypeTables.of(None, seen, catalog) for reporter, seen in by.items()}
 
     @cached_property
     def _of_types(self) -> list[Observation]:

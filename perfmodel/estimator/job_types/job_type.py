@@ -140,20 +140,15 @@ class ObservedJobType:
 
     @cached_property
     def tables(self) -> TypeTables:
-        """Its cells and those of other job types; of a job never observed those of strangers."""
-        known = self.known
-        shared = self.strangers.tables if self.strangers is not None else None
-        if known or shared is None or self.cells_prior is not None:
-            return TypeTables.of(self.job, known, self.catalog, self.cells_prior)
-        return shared
+        """Its cells, and those of other job types that whoever asks tells."""
+        return TypeTables.of(self.job, self.known, self.catalog, self.cells_prior)
 
     @property
-    def reporters_beside(self) -> int:
-        """How many reporters of other jobs stand behind :attr:`tables`; 0 where it has its own."""
-        strangers = self.strangers
-        if strangers is None or self.tables is not strangers.tables:
-            return 0
-        return strangers.reporters_of_types
+    def voices_beside(self) -> Sequence[TypeTables]:
+        """What strangers saw of other job types; nothing where cells of its own are known."""
+        if self.strangers is None or self.known or self.cells_prior is not None:
+            return ()
+        return self.strangers.type_voices(type_word(self.job))
 
     @classmethod
     def of(

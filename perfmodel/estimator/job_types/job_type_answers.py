@@ -13,14 +13,15 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from perfmodel.client.answers import Breakdown, Memory, Throughput
 from perfmodel.estimator.core.core import Core
 from perfmodel.estimator.core.resolved_placement import ResolvedPlacement
-from perfmodel.estimator.evidence.guessed_rows import TypeTables, is_modelled, observed_cells
-from perfmodel.estimator.evidence.strangers import SAID, said_of_others
+from perfmodel.estimator.evidence.guessed_rows import is_modelled, observed_cells
+from perfmodel.estimator.evidence.strangers import SAID, agreed, said_of_others
 from perfmodel.estimator.evidence.tight_cells import RAN_OUT_WARNING
 from perfmodel.estimator.job_types.job_type import JobTypeSteps, ObservedJobType
 from perfmodel.estimator.job_types.limited_steps import limited, not_modelled, seen_under
@@ -32,7 +33,7 @@ from perfmodel.graph.job import Job, own_batch, split_label
 from perfmodel.intervals import COVERAGE, DEVIATIONS
 from perfmodel.placement.estimate import Estimate, StepNumbers
 from perfmodel.placement.job_types.cell_likeness import nearest_cells
-from perfmodel.placement.job_types.completion import nearest_labels
+from perfmodel.placement.job_types.completion import Completion, nearest_labels
 from perfmodel.placement.job_types.job_type_cells import JobTypeCells, job_type_cells
 from perfmodel.placement.sharing.colocation import family_of
 from perfmodel.types import RUNG, Basis, Mode, weakest
@@ -192,8 +193,9 @@ def _by_completion(of: ObservedJobType, asked: Sequence[_Asked]) -> list[CellSte
     placements = [placement for placement, _ in asked]
     cells, table = _asked_cells(of, placements), of.tables.steps
     micro_batches = of.job.accumulation_steps
-    found, alone = table.complete(cells), table.complete(cells.on_one_accelerator())
-    told = _by_others(of, cells, found.median_s)
+    found, moved = _completed(of, JobTypeCells.join([cells, cells.on_one_accelerator()]))
+    alone_s = found.median_s[len(cells) :]
+    told = _by_others(of, moved[: len(cells)])
     steps = []
     for at, (placement, beside) in enumerate(asked):
         ends = (found.median_s[at], found.low_s[at], found.high_s[at])
@@ -201,7 +203,7 @@ def _by_completion(of: ObservedJobType, asked: Sequence[_Asked]) -> list[CellSte
         parts = StepNumbers(step_s)
         if placement.count > 1 and of.job.mode is not Mode.INFERENCE:
             # What several take beyond one is what they wait for each other.
-            compute_s = min(float(alone.median_s[at]) * micro_batches, step_s)
+            compute_s = min(float(alone_s[at]) * micro_batches, step_s)
             beyond = step_s - compute_s
             parts = StepNumbers(compute_s, beyond, communication_s=beyond)
         seen = seen_under(placement.named, of.own_placements)
@@ -212,20 +214,29 @@ def _by_completion(of: ObservedJobType, asked: Sequence[_Asked]) -> list[CellSte
     return steps
 
 
-def _by_others(
-    of: ObservedJobType, cells: JobTypeCells, median_s: FloatArray
-) -> list[tuple[str, ...]]:
+def _completed(of: ObservedJobType, cells: JobTypeCells) -> tuple[Completion, FloatArray]:
+    """Return completed cells, and by how much strangers moved them, in logarithms.
+
+    Of a job of which nothing is known each stranger says how its own job types let it appear; what
+    they agree on counts.
+    """
+    found, voices = of.tables.steps.complete(cells), of.voices_beside
+    if not voices:
+        return found, np.zeros(len(cells))
+    said = [np.log(one.steps.complete(cells).median_s / found.median_s) for one in voices]
+    moved = np.array([agreed(of_cell) for of_cell in np.transpose(said).tolist()])
+    times = {name: getattr(found, name) * np.exp(moved) for name in ("median_s", "low_s", "high_s")}
+    return replace(found, **times), moved
+
+
+def _by_others(of: ObservedJobType, moved: FloatArray) -> list[tuple[str, ...]]:
     """Say of each cell how far what others reported of their job types moved it."""
-    reporters = of.reporters_beside
-    if not reporters:
-        return [()] * len(cells)
-    in_general = TypeTables.of(of.job, (), of.catalog).steps.complete(cells)
-    factors = (median_s / in_general.median_s).tolist()
+    count = len(of.voices_beside)
     return [
-        (said_of_others(reporters, "other job types", factor, "jobs in general take"),)
-        if abs(math.log(factor)) > SAID
+        (said_of_others(count, "other job types", math.exp(one), "jobs in general take"),)
+        if abs(one) > SAID
         else ()
-        for factor in factors
+        for one in moved.tolist()
     ]
 
 

@@ -1,5 +1,6 @@
 """Jobs that are known by their type alone: what steps of them say about all others."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -363,10 +364,11 @@ def test_jobs_never_observed_share_the_cells_of_all(estimator: Estimator) -> Non
         ObservedJobType.of(estimator.core, replace(JOB, job_type=name), (), stored)
         for name in ("c", "d")
     ]
-    assert new[0].tables is new[1].tables is stored.tables
+    (first,), (second,) = (one.voices_beside for one in new)
+    assert first is second
     # What is known of a job itself is not mixed with what anybody invents.
     own = ObservedJobType.of(estimator.core, types[1], OBSERVED, stored)
-    assert own.tables is not stored.tables
+    assert not own.voices_beside
     plain = ObservedJobType.of(estimator.core, types[1], OBSERVED)
     assert own.known == plain.known
 
@@ -378,18 +380,42 @@ def test_other_job_types_that_move_an_unknown_one_are_said(estimator: Estimator)
         stored = [
             replace(
                 seen(HOST, 32, times * in_general.step_time_s, None, replace(JOB, job_type=name)),
-                reporter=f"reporter {at % 2}",
+                reporter=f"reporter {at % 6}",
             )
-            for at, name in enumerate("abcdef")
+            for at, name in enumerate("abcdefghijkl")
         ]
         known = ObservedJobType.of(estimator.core, job, (), Strangers(estimator.core, stored))
         moved = answer_of_type(estimator.core, known, estimator.core.resolve(place))
         factor = moved.step_time_s / in_general.step_time_s
         assert (factor > 1.1) == (times > 1) and abs(factor - 1) > 0.1
-        assert f"2 reporters saw of other job types makes the step {factor:.2f} times" in " ".join(
+        assert f"6 reporters saw of other job types makes the step {factor:.2f} times" in " ".join(
             moved.warnings
         )
     assert not any("reporters" in text for text in in_general.warnings)
+
+
+def test_no_reporter_moves_a_job_of_which_nothing_is_known_by_more_than_his_voice(
+    estimator: Estimator,
+) -> None:
+    job, places = replace(JOB, job_type="unknown"), [parse_placement(p) for p in ("T4", HOST)]
+    honest = [
+        replace(seen(place, 32, 0.2, None, replace(JOB, job_type=name)), reporter=f"honest {name}")
+        for name in "abc"
+        for place in ("T4", HOST)
+    ]
+    invented = [
+        replace(seen("T4", 32, 500.0, None, replace(JOB, job_type=f"t{n}")), reporter="liar")
+        for n in range(20)
+    ]
+
+    def times(stored: list[Observation]) -> list[float]:
+        known = ObservedJobType.of(estimator.core, job, (), Strangers(estimator.core, stored))
+        resolved = [estimator.core.resolve(place) for place in places]
+        return [answer_of_type(estimator.core, known, one).step_time_s for one in resolved]
+
+    for others in ([], honest):
+        for before, after in zip(times(others), times([*others, *invented]), strict=True):
+            assert abs(math.log(after / before)) <= math.log(1.05) + 1e-12
 
 
 def test_a_faster_machine_is_one_for_all_jobs(ask) -> None:
