@@ -30,7 +30,7 @@ from perfmodel.estimator.placing.placed import captured_step, predicted_cell
 from perfmodel.estimator.placing.slowdowns import Slowdown
 from perfmodel.estimator.single.analytical import explain_roofline
 from perfmodel.estimator.single.engine import engine_roofline_s, has_engine_law
-from perfmodel.estimator.single.revised import has_narrow_products, learned_step
+from perfmodel.estimator.single.revised import attention_again, has_narrow_products, learned_step
 from perfmodel.estimator.tables.estimates import answer_cell
 from perfmodel.features.arrays import FloatArray
 from perfmodel.features.steps.sketch import step_sketch
@@ -111,6 +111,9 @@ def _scaled(placement: ResolvedPlacement, prepared: PreparedJob, parts: StepNumb
         Stage(name="waiting for data", time_s=parts.step_time_s),
     ]
 
+
+#: What checkpointing of attention alone computes a second time.
+ATTENTION_AGAIN = "attention computed again"
 
 #: What cards of one chip say of each other; nothing where their order is as predicted.
 ORDER = "order of cards of one chip"
@@ -299,6 +302,8 @@ def _predicted(
     """
     factor, by_engine = prepared.step.time_factor, has_engine_law(prepared.job, accelerator)
     stages = [Stage(name=stage.name, time_s=stage.time_s * factor) for stage in explained.stages]
+    if again := attention_again(prepared, accelerator):
+        stages.append(Stage(name=ATTENTION_AGAIN, time_s=stages[-1].time_s * (1.0 + again)))
     if by_engine:
         stages = [Stage(name=ENGINE_ROOFLINE, time_s=engine_roofline_s(prepared, accelerator))]
     if emulation(prepared.job.arithmetic, accelerator) is not None:

@@ -276,11 +276,11 @@ def _of_all_micro_batches(
             "positive and in order."
         )
     prediction = with_narrow_products(prepared, spec, prediction)
-    factor = prepared.step.time_factor * (1.0 + _attention_again(prepared, spec))
+    factor = prepared.step.time_factor * (1.0 + attention_again(prepared, spec))
     return prediction if factor == 1.0 else _longer(prediction, factor)
 
 
-def _attention_again(prepared: PreparedJob, spec: AcceleratorSpec) -> float:
+def attention_again(prepared: PreparedJob, spec: AcceleratorSpec) -> float:
     """Return what checkpointing of attention alone adds to a step, as a share of it.
 
     The graph has its nodes once (that of layers is in the graph); by the roofline of the step.

@@ -236,6 +236,9 @@ def test_selective_checkpointing_takes_the_time_of_what_writes_matrices() -> Non
     workload = estimator.core.prepare(job).on(Catalog.default().get("A10"))
     roofline_s = node_roofline(workload).roofline_s
     assert again / plain == pytest.approx(1 + roofline_s[:2].sum() / roofline_s.sum())
+    told = estimator.explain(replace(job, selective_checkpointing=True), parse_placement("A10"))
+    assert told.contributions[-1].name == "attention computed again"
+    assert told.contributions[-1].factor == pytest.approx(again / plain)
 
 
 def test_selective_checkpointing_reaches_the_memory() -> None:
