@@ -278,7 +278,7 @@ def _kernels(
             accelerator=found.accelerator.name,
             dtype=dtype,
             shape=shape,
-            time_s=operator.time_per_call_s,
+            time_s=operator.alone_s or operator.time_per_call_s,
             origin=origin,
             kernel=operator.kernel_names[0][:200],
         )

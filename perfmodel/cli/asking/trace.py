@@ -152,11 +152,11 @@ def _print_operators(found: TraceExplanation, compared: Sequence[ComparedOperato
     total_s = found.device_time_s
     print()
     print_table(
-        ["operator", "phase", "reads", "calls", "per call", "share", "FLOP/s", "B/s", "roofline",
+        ["operator", "phase", "reads", "calls", "per call", "alone", "share", "FLOP/s", "B/s", "roofline",
          "predicted"],
         [_row(one, found.step_count, total_s) for one in compared],
         title="Operators; calls are those of a step",
-        right="lllrrrrrrr",
+        right="lllrrrrrrrr",
     )  # fmt: skip
 
 
@@ -171,6 +171,7 @@ def _row(compared: ComparedOperator, steps: int, total_s: float) -> list[str]:
         _shapes(one),
         f"{calls:.0f}" if calls >= 1 else f"{calls:.2g}",
         duration(operator.time_per_call_s),
+        duration(operator.alone_s),
         percent(operator.time_s / total_s if total_s else None),
         with_unit(one.flops_per_s, "FLOP/s"),
         with_unit(one.bytes_per_s, "B/s"),
@@ -251,6 +252,7 @@ def _operator_form(compared: ComparedOperator) -> dict[str, Any]:
         "kernels": operator.kernels,
         "time_s": operator.time_s,
         "time_per_call_s": operator.time_per_call_s,
+        "alone_s": operator.alone_s,
         "joined": operator.joined,
         "kernel_names": list(operator.kernel_names),
         "flops": one.flops,

@@ -367,6 +367,7 @@ def _operator(
 ) -> TracedOperator:
     """Return calls that are alike as one operator."""
     operators, first = trace.operators, int(calls[0])
+    time_s = int(np.maximum(operators.duration_ns[calls], 0).sum()) / 1e9
     name = trace.name_of(first)
     entry = REGISTER.get(canonical_op(name))
     return TracedOperator(
@@ -377,7 +378,8 @@ def _operator(
         arguments=trace.arguments_of(first),
         calls=len(calls),
         kernels=0,
-        time_s=int(np.maximum(operators.duration_ns[calls], 0).sum()) / 1e9,
+        time_s=time_s,
+        alone_s=time_s / len(calls),
         joined=True,
         kernel_names=(),
         forward=most_answered(trace, forward[calls]),

@@ -19,6 +19,7 @@ from perfmodel.graph.cost import FORMULA_MODULES
 from perfmodel.graph.cost.base import REGISTER, OpClass
 from perfmodel.graph.vocabulary import canonical_op
 from perfmodel.traces.analysis.steps import launched_before
+from perfmodel.traces.analysis.timeline import beside_others
 from perfmodel.traces.joining.phases import forward_calls
 from perfmodel.traces.kernel_kinds import fused_operators
 from perfmodel.traces.trace import (
@@ -62,6 +63,9 @@ class TracedOperator:
         Runs on devices.
     time_s : float
         Device time of all of them; on a trace of a CPU the time of the calls.
+    alone_s : float or None
+        Mean device time of those calls that had the device for themselves: what nothing else took
+        cores or bandwidth from. None where there was no such call.
     joined : bool
         Whether an operator, or a name of its own (graph, copy, collective), stands for it.
     kernel_names : tuple of str
@@ -79,6 +83,7 @@ class TracedOperator:
     calls: int
     kernels: int
     time_s: float
+    alone_s: float | None
     joined: bool
     kernel_names: tuple[str, ...]
     forward: str = ""
@@ -120,11 +125,11 @@ def traced_operators(trace: Trace, rows: _Rows | None = None) -> tuple[TracedOpe
     order = np.lexsort(keys[::-1])
     edges = np.flatnonzero(np.any([np.diff(key[order]) != 0 for key in keys], axis=0)) + 1
     groups = np.split(order, edges) if len(order) else []
-    forward = forward_calls(trace.operators)
+    runs = _Runs(
+        trace=trace, beside=beside_others(trace.kernels), forward=forward_calls(trace.operators)
+    )
     found = [
-        _operator(
-            trace, _Key(*(int(key[group[0]]) for key in keys)), chosen[group], call[group], forward
-        )
+        _operator(runs, _Key(*(int(key[group[0]]) for key in keys)), chosen[group], call[group])
         for group in groups
     ]
     return tuple(sorted(found, key=lambda one: -one.time_s))
@@ -194,6 +199,15 @@ class _Key(NamedTuple):
     phase: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Runs:
+    """A trace with what is found of all of its kernels and calls at once."""
+
+    trace: Trace
+    beside: npt.NDArray[np.bool_]
+    forward: _Rows
+
+
 def _keys(trace: Trace, rows: _Rows, call: _Rows) -> tuple[_Rows, _Rows, _Rows]:
     """Return label, arguments and phase of some kernels."""
     kernels, operators = trace.kernels, trace.operators
@@ -220,8 +234,8 @@ def _keys(trace: Trace, rows: _Rows, call: _Rows) -> tuple[_Rows, _Rows, _Rows]:
     return label, arguments, phase
 
 
-def _operator(trace: Trace, key: _Key, rows: _Rows, call: _Rows, forward: _Rows) -> TracedOperator:
-    kernels = trace.kernels
+def _operator(found: _Runs, key: _Key, rows: _Rows, call: _Rows) -> TracedOperator:
+    trace, kernels = found.trace, found.trace.kernels
     named = key.label < 0
     name = _APART[key.label] if named else trace.names[key.label]
     own = np.flatnonzero(call >= 0)
@@ -240,10 +254,22 @@ def _operator(trace: Trace, key: _Key, rows: _Rows, call: _Rows, forward: _Rows)
         calls=calls or runs,
         kernels=runs,
         time_s=int(kernels.duration_ns[rows].sum()) / 1e9,
+        alone_s=_alone_s(found, rows[own], call[own]) if calls else None,
         joined=(named and key.label != _BEFORE) or calls > 0 or fused_operators(name) is not None,
         kernel_names=longest,
-        forward="" if named else most_answered(trace, forward[call[call >= 0]]),
+        forward="" if named else most_answered(trace, found.forward[call[call >= 0]]),
     )
+
+
+def _alone_s(found: _Runs, rows: _Rows, call: _Rows) -> float | None:
+    """Return the mean device time of calls none of whose kernels had others beside it."""
+    kernels = found.trace.kernels
+    alone = ~np.isin(call, call[found.beside[rows]])
+    if not alone.any():
+        return None
+    rows, first = rows[alone], np.unique(call[alone], return_index=True)[1]
+    total_ns = int(kernels.duration_ns[rows].sum())
+    return total_ns / 1e9 / max(int(kernels.calls[rows[first]].sum()), 1)
 
 
 def most_answered(trace: Trace, calls: _Rows) -> str:

@@ -68,6 +68,23 @@ def doubled_share(kernels: Kernels) -> float:
     return doubled_ns / max(int(kernels.duration_ns[rows].sum()), 1)
 
 
+def beside_others(kernels: Kernels) -> npt.NDArray[np.bool_]:
+    """Tell of each run whether anything else ran on its device meanwhile.
+
+    Neighbours take cores and bandwidth: such a run takes longer than the same work alone. Runs that
+    touch each other at an end are none; of what has no timeline nothing is known.
+    """
+    found = np.zeros(len(kernels), dtype=np.bool_)
+    timed = np.flatnonzero((kernels.start_ns >= 0) & (kernels.duration_ns > 0))
+    for device in np.unique(kernels.device[timed]).tolist():
+        rows = timed[kernels.device[timed] == device]
+        rows = rows[np.argsort(kernels.start_ns[rows], kind="stable")]
+        starts, ends = kernels.start_ns[rows], kernels.end_ns[rows]
+        found[rows[1:]] |= np.maximum.accumulate(ends)[:-1] > starts[1:]
+        found[rows[:-1]] |= starts[1:] < ends[:-1]
+    return found
+
+
 def _one(
     kernels: Kernels, rows: npt.NDArray[np.int64], device: int, start_ns: int, end_ns: int
 ) -> DeviceTime:
