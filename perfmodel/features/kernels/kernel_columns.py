@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.features.arrays import Columns, FloatArray, StrArray
+from perfmodel.features.arrays import BoolArray, Columns, FloatArray, StrArray
 from perfmodel.features.kernels.kernel_calls import KernelCalls, kernel_calls
 from perfmodel.features.kernels.kernel_work import (
     MATRIX_OPS,
@@ -52,7 +52,10 @@ CACHE_BYTES_PER_CORE_CYCLE = 12.0
 #: Copies of the operands that a benchmark of a serving framework's matrix products cycles
 #: through: calls are fast only where all of them fit into the cache.
 ROTATED_COPIES = 5.0
-_ROTATING = ("vllm", "sglang", "trtllm")
+#: Serving frameworks, whose calls one benchmark takes as graphs that a device runs by itself: no
+#: host is in their times (those of TensorRT-LLM lie 1 to 5 % from Vidur's products on an A100,
+#: which were timed on the device, of all sizes down to 5 us).
+_SERVING = ("vllm", "sglang", "trtllm")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,6 +174,16 @@ def framework(calls: KernelCalls) -> StrArray:
     return np.array(first or [""], dtype=np.str_)[place]
 
 
+def timed_on_device(calls: KernelCalls) -> BoolArray:
+    """Tell of each call whether tables of its framework hold the time of the device alone."""
+    return np.asarray(np.isin(framework(calls), _SERVING))
+
+
+def is_timed_on_device(implementation: str) -> bool:
+    """Tell whether tables of its framework hold the time of the device alone."""
+    return implementation.split(" ")[0].lower() in _SERVING
+
+
 def _peaks(calls: KernelCalls) -> FloatArray:
     """Peak of each call: matrix rate of its type, or the plain fp32 rate of point-wise work."""
     peak = calls.fact([peak_flops_per_s(kernel_dtype("fp32"), d) for d in calls.devices])
@@ -201,7 +214,7 @@ def _cached_share(calls: KernelCalls, work: KernelWork) -> FloatArray:
     takes turns with copies of its operands finds them or not: ``1 / (1 + fill^4)``.
     """
     fill = work.traffic_bytes / np.maximum(_cache_bytes(calls), 1.0)
-    rotating = (calls.op == "gemm") & np.isin(framework(calls), _ROTATING)
+    rotating = (calls.op == "gemm") & timed_on_device(calls)
     turns = 1.0 / (1.0 + np.minimum(ROTATED_COPIES * fill, 1e6) ** 4)
     return np.where(rotating, turns, 1.0 / np.maximum(fill, 1.0))
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perfmodel.features.arrays import FloatArray, IntArray, StrArray
+from perfmodel.features.arrays import BoolArray, FloatArray, IntArray, StrArray
 from perfmodel.features.kernels.kernel_calls import KernelCalls
 from perfmodel.features.kernels.kernel_columns import (
     DEVICE_COLUMNS,
@@ -170,6 +170,11 @@ class KernelBase:
         """
         words = (ready.device_name, ready.maker)
         return np.asarray(ready.roofline.floor_s / _by_word(self.reached_, ready.group, words, 1.0))
+
+    def has_law(self, group: StrArray) -> BoolArray:
+        """Tell of each call whether a law of cuts and traffic was fitted to its group."""
+        fitted = {name.split(" ")[0] for name in self.laws_}
+        return np.isin(group, [name for name in GROUPS if _is_tiled(name) and name in fitted])
 
     @property
     def device_launch_s(self) -> float:

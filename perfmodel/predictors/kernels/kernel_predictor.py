@@ -31,7 +31,7 @@ from perfmodel.predictors.kernels.kernel_base import (
     kernel_group,
     member_columns,
 )
-from perfmodel.predictors.kernels.kernel_law import FEW_CALLS
+from perfmodel.predictors.kernels.kernel_law import FEW_CALLS, LawParts
 from perfmodel.predictors.kernels.kernel_offsets import GroupOffset, group_offsets
 from perfmodel.predictors.kernels.kernel_seen import KernelsSeen
 from perfmodel.predictors.kernels.kernel_times import KernelSpread
@@ -108,12 +108,37 @@ class KernelPredictor:
         InvalidInputError
             An operator, type or extent that is not understood.
         """
+        return self.parts(calls)[0]
+
+    def parts(
+        self, calls: KernelCalls, *, trees: bool = True
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the time of each call, and how much of it is a launch.
+
+        Parameters
+        ----------
+        trees : bool
+            Without them the law answers alone.
+
+        Raises
+        ------
+        TrainingError
+            Before :meth:`fit`.
+        """
         if not self.boosters_:
             raise unfitted(self.name)
         if not len(calls):
-            return np.zeros(0)
+            return np.zeros(0), np.zeros(0)
         ready = PreparedCalls.of(calls)
         parts = self.base_.parts(ready)
+        share = parts.launch_s / parts.time_s
+        time_s = parts.time_s * (np.exp(self._log_factor(calls, ready, parts)) if trees else 1.0)
+        time_s = np.maximum(time_s, self.base_.least_s(ready))
+        return time_s, time_s * share
+
+    def _log_factor(
+        self, calls: KernelCalls, ready: PreparedCalls, parts: LawParts
+    ) -> FloatArray:
         factor = np.full(len(calls), _UNSEEN_FACTOR)
         for group, rows in ready.by_group():
             if group in self.boosters_:
@@ -122,9 +147,7 @@ class KernelPredictor:
                     for member, booster in self.boosters_[group].items()
                 ]
                 factor[rows] = np.clip(np.mean(answers, axis=0), *self.log_limits_[group])
-        offset = self._offset(calls, ready, parts.launch_s / parts.time_s)
-        times = parts.time_s * np.exp(factor + offset)
-        return np.maximum(times, self.base_.least_s(ready))
+        return factor + self._offset(calls, ready, parts.launch_s / parts.time_s)
 
     def adapt(self, calls: KernelCalls, time_s: FloatArray) -> KernelPredictor:
         """Return a predictor that has taken in a few measured calls of some devices.

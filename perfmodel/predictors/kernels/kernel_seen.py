@@ -17,6 +17,8 @@ from perfmodel.features.kernels.kernel_work import MATRIX_OPS, has_units, kernel
 
 #: Devices of a maker that show how what was learned carries over to others of it.
 _SEVERAL = 2
+#: Types whose products run alike.
+_SIXTEEN_BITS = ("bf16", "fp16")
 _Words = Mapping[str, tuple[str, ...]]
 
 
@@ -81,6 +83,14 @@ class KernelsSeen:
         """Tell of each call whether its like was learned on several devices of its maker."""
         return self._is_among_kinds(_of_makers(calls, group), group)
 
+    def group_carries_over(self, calls: KernelCalls, group: StrArray) -> BoolArray:
+        """Tell of each call whether anything of its group was learned on several devices there."""
+        found = np.zeros(len(group), dtype=np.bool_)
+        for name, known in self.kinds.items():
+            makers = {word.split(" ", 2)[2] for word in known if word.count(" ") > 1}
+            found |= (group == name) & np.isin(calls.maker_names, sorted(makers))
+        return found
+
     def _is_among_kinds(self, words: StrArray, group: StrArray) -> BoolArray:
         found = np.zeros(len(group), dtype=np.bool_)
         for name, known in self.kinds.items():
@@ -89,8 +99,13 @@ class KernelsSeen:
 
     def implementations(self, group: str, dtype: str, maker: str) -> tuple[str, ...]:
         """Return those that answer where none is stated; ``("",)`` for a group without any."""
-        words = (f"{group} {dtype} {maker}", f"{group} {maker}", f"{group} {dtype}", group)
-        return next((self.usual[word] for word in words if word in self.usual), ("",))
+        alike = _SIXTEEN_BITS if dtype in _SIXTEEN_BITS else (dtype,)
+        choices = (
+            [f"{group} {one} {maker}" for one in alike], [f"{group} {maker}"],
+            [f"{group} {one}" for one in alike], [group],
+        )  # fmt: skip
+        found = ({w for key in keys for w in self.usual.get(key, ())} for keys in choices)
+        return next((tuple(sorted(words)) for words in found if words), ("",))
 
     def to_dict(self) -> dict[str, dict[str, list[str]]]:
         """Return them as JSON values."""
@@ -122,7 +137,7 @@ def _kinds(calls: KernelCalls, group: StrArray) -> StrArray:
     """Return what makes calls alike: streams are in all types, and both types of 16 bits are."""
     streams = group == "pointwise"
     op = np.where(streams, "stream", calls.op)
-    dtype = np.where(streams, "any", np.where(calls.dtype == "fp16", "bf16", calls.dtype))
+    dtype = np.where(streams, "any", np.where(np.isin(calls.dtype, _SIXTEEN_BITS), "bf16", calls.dtype))
     return np.char.add(np.char.add(op, " "), dtype)
 
 
