@@ -17,10 +17,12 @@ from accuracy_report.markdown import percent, table
 
 from perfmodel.errors import InvalidTraceError
 from perfmodel.estimator.kernels.loading import load_kernels
-from perfmodel.estimator.single.compared_operators import OperatorCall, predict_operators
+from perfmodel.estimator.single.compared_operators import operator_call, predict_operators
 from perfmodel.estimator.single.loading import load_model
 from perfmodel.traces.analysis.explanation import explain_trace
+from perfmodel.traces.analysis.operators import TracedOperator
 from perfmodel.traces.formats.registry import read_trace
+from perfmodel.traces.trace import Trace
 
 #: Calls below it take about as long as a kernel that does nothing.
 LONG_S = 20e-6
@@ -58,16 +60,18 @@ def predicted_calls(files: Sequence[Path], models: Path) -> list[PredictedCall]:
     found = []
     for file in files:
         try:
-            explained = explain_trace(read_trace(file))
+            trace = read_trace(file)
+            explained = explain_trace(trace)
         except InvalidTraceError:
             continue
-        spec = explained.accelerator
+        spec, cut_s = explained.accelerator, _cut_s(trace)
         priced = [
-            (one, OperatorCall(graph=one.graph, precision=one.precision))
+            (one, call)
             for one in explained.operators
-            if one.graph is not None
+            if (call := operator_call(one)) is not None
             and one.operator.kernels
-            and one.operator.time_per_call_s >= SHORTEST_S
+            and one.operator.alone_s is not None
+            and one.operator.alone_s >= SHORTEST_S
         ]
         if spec is None or not priced:
             continue
@@ -79,13 +83,24 @@ def predicted_calls(files: Sequence[Path], models: Path) -> list[PredictedCall]:
                     accelerator=spec.name,
                     op_class=one.operator.op_class,
                     calls=one.operator.calls,
-                    traced_s=one.operator.time_per_call_s,
+                    traced_s=_traced_s(one.operator, cut_s),
                     predicted_s=answer.time_s,
                     low_s=answer.low_s,
                     high_s=answer.high_s,
                 )
             )
     return found
+
+
+def _cut_s(trace: Trace) -> float:
+    """Return what durations of kernels lack on average: torch before 2.2 cuts them off to us."""
+    whole = trace.kernels.duration_ns % 1000 == 0
+    return 0.5e-6 if len(whole) and bool(whole.all()) else 0.0
+
+
+def _traced_s(operator: TracedOperator, cut_s: float) -> float:
+    assert operator.alone_s is not None
+    return operator.alone_s + cut_s * operator.kernels / operator.calls
 
 
 def traces_section(calls: Sequence[PredictedCall], command: str) -> str:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.estimator.kernels.loading import load_kernels
 from perfmodel.estimator.single.loading import load_model
+from perfmodel.features.arrays import BoolArray
 from perfmodel.features.nodes import OP_CLASSES
 from perfmodel.features.steps.sketch import StepSketch, step_sketch
 from perfmodel.features.steps.step import Step
@@ -19,8 +20,6 @@ from perfmodel.graph.cost.base import OpClass
 from perfmodel.graph.ir import Graph
 from perfmodel.graph.workload import Workload
 from perfmodel.predictors.kernels.kernel_times import (
-    DEVICE_LAUNCH_RANGE_S,
-    LAUNCH_S,
     AnalyticalKernels,
     KernelModel,
 )
@@ -28,28 +27,58 @@ from perfmodel.predictors.kernels.step_kernels import StepKernels, step_kernels
 from perfmodel.predictors.prediction import Prediction, StepModel
 from perfmodel.traces.analysis.explanation import TraceExplanation
 from perfmodel.traces.analysis.operator_work import PricedOperator
+from perfmodel.traces.trace import TracedTensor
 from perfmodel.types import Basis, Mode, Precision
 
-#: Classes of which a kernel reads its operands once and writes its result, and how often its
-#: blocks wait for each other besides: a sum is one of parts, and then of what these came to.
-#: Statistics of norms wait longer than that, on few cores.
-_WAITS: Mapping[int, float] = MappingProxyType(
-    {
-        OP_CLASSES.index(one): waits
-        for one, waits in (
-            (OpClass.ELEMENTWISE, 0.0), (OpClass.CREATION, 0.0), (OpClass.MOVEMENT, 0.0),
-            (OpClass.INDEXING, 0.0), (OpClass.REDUCTION, 1.0),
-        )
-    }
+#: Classes that move, sum or normalise: kernels that read their operands and write a result, as fast
+#: as memory gives, and wait for sums in between.
+_STREAMING = tuple(
+    OP_CLASSES.index(one)
+    for one in (
+        OpClass.ELEMENTWISE, OpClass.CREATION, OpClass.MOVEMENT, OpClass.INDEXING,
+        OpClass.REDUCTION, OpClass.NORMALIZATION, OpClass.SOFTMAX,
+    )
 )  # fmt: skip
+
+
+_POINTWISE = (OP_CLASSES.index(OpClass.ELEMENTWISE), OP_CLASSES.index(OpClass.MOVEMENT))
 
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorCall:
-    """One call of an operator."""
+    """One call of an operator.
+
+    Parameters
+    ----------
+    is_even : bool
+        Whether its operands are of one size and lie in memory alike, without gaps. Kernels of tables
+        do; PyTorch takes point-wise operands that do not element by element.
+    """
 
     graph: Graph
     precision: Precision
+    is_even: bool = True
+
+
+def operator_call(one: PricedOperator) -> OperatorCall | None:
+    """Return what is asked of a traced operator; None of one without a price."""
+    if one.graph is None:
+        return None
+    arguments = one.operator.arguments
+    tensors = arguments.tensors if arguments is not None else ()
+    return OperatorCall(graph=one.graph, precision=one.precision, is_even=_are_even(tensors))
+
+
+def _are_even(tensors: Sequence[TracedTensor]) -> bool:
+    whole = [tensor for tensor in tensors if math.prod(tensor.shape) > 1]
+    return len({(one.shape, one.strides) for one in whole}) <= 1 and all(map(_is_dense, whole))
+
+
+def _is_dense(tensor: TracedTensor) -> bool:
+    if tensor.strides is None:
+        return True
+    reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.strides, strict=True))
+    return reach + 1 == math.prod(tensor.shape)
 
 
 def predict_operators(
@@ -64,7 +93,7 @@ def predict_operators(
     ----------
     model : StepModel
         One without a joint predictor answers each call as a whole step, overhead included. Of
-        calls on a GPU that only move or sum their operands its answer is no longer than such
+        calls on a GPU that move, sum or normalise their operands its answer is no longer than such
         kernels typically take: it holds the host, which takes longer to launch a short call.
     kernels : KernelModel or None
         Answers instead of it for what it has learned on several devices of the maker.
@@ -86,27 +115,22 @@ def _by_kernels(
     works = found.time_s > 0
     if not works.any():
         return otherwise
-    if found.carries_over[works].all():
+    uneven = not call.is_even and np.isin(sketch.op_class, _POINTWISE)
+    learned = found.carries_over & ~np.asarray(uneven)
+    if learned[works].all():
         return _of_kernels(found, sketch, otherwise, Basis.EXTRAPOLATED, model.version)
-    if not np.isin(sketch.op_class[works], list(_WAITS)).all():
+    if not (learned | np.isin(sketch.op_class, _STREAMING))[works].all():
         return otherwise
     typical = AnalyticalKernels()
-    found = _waiting(step_kernels(typical, sketch, device, precision), sketch)
+    found = _where(learned, found, step_kernels(typical, sketch, device, precision))
     bound = _of_kernels(found, sketch, otherwise, Basis.ANALYTICAL, typical.version)
     return min(bound, otherwise, key=lambda one: one.time_s)
 
 
-def _waiting(found: StepKernels, sketch: StepSketch) -> StepKernels:
-    """Return kernels with the waits of their blocks, each as long as a device launches anew."""
-    waits = np.array([_WAITS.get(int(code), 0.0) for code in sketch.op_class])
-    waits[found.time_s <= 0] = 0.0
-    shortest_s, longest_s = DEVICE_LAUNCH_RANGE_S
-    return replace(
-        found,
-        time_s=found.time_s + LAUNCH_S * waits,
-        low_s=found.low_s + shortest_s * waits,
-        high_s=found.high_s + longest_s * waits,
-    )
+def _where(chosen: BoolArray, one: StepKernels, other: StepKernels) -> StepKernels:
+    """Return some rows of one and the rest of the other."""
+    columns = (field.name for field in fields(StepKernels))
+    return StepKernels(**{n: np.where(chosen, getattr(one, n), getattr(other, n)) for n in columns})
 
 
 def _of_kernels(
@@ -180,17 +204,13 @@ def compared_operators(
     models : Path or None
         Folder of trained models; None asks none.
     """
-    asked = [one for one in found.operators if one.graph is not None]
-    if models is None or found.accelerator is None or not asked:
+    asked = [operator_call(one) for one in found.operators]
+    calls = [call for call in asked if call is not None]
+    if models is None or found.accelerator is None or not calls:
         return tuple(ComparedOperator(priced=one) for one in found.operators)
-    calls = [
-        OperatorCall(graph=one.graph, precision=one.precision)
-        for one in asked
-        if one.graph is not None
-    ]
     model, (kernels, _) = load_model(models).model, load_kernels(models)
     answers = iter(predict_operators(model, calls, found.accelerator, kernels))
     return tuple(
-        ComparedOperator(priced=one, prediction=None if one.graph is None else next(answers))
-        for one in found.operators
+        ComparedOperator(priced=one, prediction=None if call is None else next(answers))
+        for one, call in zip(found.operators, asked, strict=True)
     )

@@ -52,9 +52,9 @@ CACHE_BYTES_PER_CORE_CYCLE = 12.0
 #: Copies of the operands that a benchmark of a serving framework's matrix products cycles
 #: through: calls are fast only where all of them fit into the cache.
 ROTATED_COPIES = 5.0
-#: Serving frameworks, whose calls one benchmark takes as graphs that a device runs by itself: no
-#: host is in their times (those of TensorRT-LLM lie 1 to 5 % from Vidur's products on an A100,
-#: which were timed on the device, of all sizes down to 5 us).
+#: Serving frameworks, whose products one benchmark takes as graphs that a device runs by itself: no
+#: host is in their times. Those of TensorRT-LLM lie 1 to 5 % from Vidur's on an A100, which were
+#: timed on the device, from 5 us on. Their attention does more than a kernel of attention.
 _SERVING = ("vllm", "sglang", "trtllm")
 
 
@@ -176,11 +176,11 @@ def framework(calls: KernelCalls) -> StrArray:
 
 def timed_on_device(calls: KernelCalls) -> BoolArray:
     """Tell of each call whether tables of its framework hold the time of the device alone."""
-    return np.asarray(np.isin(framework(calls), _SERVING))
+    return np.asarray((calls.op == "gemm") & np.isin(framework(calls), _SERVING))
 
 
-def is_timed_on_device(implementation: str) -> bool:
-    """Tell whether tables of its framework hold the time of the device alone."""
+def is_serving(implementation: str) -> bool:
+    """Tell whether an implementation is that of a serving framework."""
     return implementation.split(" ")[0].lower() in _SERVING
 
 
@@ -214,7 +214,7 @@ def _cached_share(calls: KernelCalls, work: KernelWork) -> FloatArray:
     takes turns with copies of its operands finds them or not: ``1 / (1 + fill^4)``.
     """
     fill = work.traffic_bytes / np.maximum(_cache_bytes(calls), 1.0)
-    rotating = (calls.op == "gemm") & timed_on_device(calls)
+    rotating = timed_on_device(calls)
     turns = 1.0 / (1.0 + np.minimum(ROTATED_COPIES * fill, 1e6) ** 4)
     return np.where(rotating, turns, 1.0 / np.maximum(fill, 1.0))
 

@@ -35,6 +35,21 @@ _BACKWARD_PRODUCTS = 2.5
 _WIDE_ITEM_BYTES = 4.0
 #: Heads that a fused kernel of attention is taken to have at most beside each other.
 _HEADS = 32.0
+#: Classes that, beside their streams, wait for sums over all blocks, and how often: a sum is one of
+#: parts, and then of what these came to; a norm over other axes than the last is written after that.
+_WAITS = MappingProxyType(
+    {
+        OpClass.REDUCTION: 1.0,
+        OpClass.SOFTMAX: 1.0,
+        OpClass.NORMALIZATION: 2.0,
+    }
+)
+#: What streams in order: classes, and copies that change the type alone. Others that move change
+#: the order of elements, and run at a fraction of the rate.
+_IN_ORDER = tuple(
+    OP_CLASSES.index(c) for c in (OpClass.ELEMENTWISE, OpClass.CREATION, OpClass.REDUCTION)
+)
+_CASTS = ("_to_copy",)
 #: Extents below it are restored exactly.
 _EXACT = 2.0**16
 #: Most operands that a stream reads for each that it writes.
@@ -53,12 +68,19 @@ class SketchCalls:
         How often one node of the row runs such a kernel: once for each gradient.
     op_class : ndarray of int8, shape (calls,)
         Code of :data:`~perfmodel.features.nodes.OP_CLASSES`.
+    waits : ndarray, shape (calls,)
+        How often blocks of a stream wait for each other, which a plain stream never does.
+    has_kernel : ndarray of bool, shape (calls,)
+        Whether such kernels stand in tables: products and what works along rows do, and streams
+        that read and write their elements in order.
     """
 
     calls: KernelCalls
     row: IntArray
     repeats: FloatArray
     op_class: IntArray
+    waits: FloatArray
+    has_kernel: BoolArray
 
 
 def sketch_calls(
@@ -78,6 +100,9 @@ def sketch_calls(
     table.along_rows()
     table.streams()
     row = np.flatnonzero(table.op != "")
+    streams = table.op == "elementwise"
+    waits = np.array([_WAITS.get(OP_CLASSES[code], 0.0) for code in sketch.op_class])
+    in_order = np.isin(sketch.op_class, _IN_ORDER) | np.isin(table.names, _CASTS)
     calls = KernelCalls(
         op=table.op[row],
         dtype=table.dtype[row],
@@ -91,6 +116,8 @@ def sketch_calls(
         row=row.astype(np.int64),
         repeats=table.repeats[row],
         op_class=sketch.op_class[row].astype(np.int64),
+        waits=np.where(streams, waits, 0.0)[row],
+        has_kernel=(~streams | in_order)[row],
     )
 
 
@@ -105,13 +132,13 @@ class _Rows:
         self.shape: dict[str, FloatArray] = {}
         self.wide: BoolArray = sketch.column("input_item_bytes") >= _WIDE_ITEM_BYTES
         self.dtype: StrArray = np.where(self.wide, *_words(precision)).astype("<U12")
-        self._ops = np.array([op.rstrip("_") for op in sketch.ops], dtype=np.str_)
+        self.names = np.array([op.rstrip("_") for op in sketch.ops], dtype=np.str_)
 
     def products(self) -> None:
         """Matrix products; those of one matrix for all rows are not batched."""
         batch, m, n, k = self._gemm()
         rows = self._of(OpClass.MATMUL) & (k >= 1)
-        folded = rows & (np.isin(self._ops, _FOLDED) | (batch <= 1))
+        folded = rows & (np.isin(self.names, _FOLDED) | (batch <= 1))
         self._set(folded, "gemm", m=batch * m, n=n, k=k)
         self._set(rows & ~folded, "bmm", batch=batch, m=m, n=n, k=k)
 
@@ -142,7 +169,7 @@ class _Rows:
     def attention(self) -> None:
         """Fused attention; where a query sees few keys of others, or in 32 bits, products."""
         batch, tokens, width, k = self._gemm()
-        backward = np.char.endswith(self._ops, "backward")
+        backward = np.char.endswith(self.names, "backward")
         seen = k / np.where(backward, 2.0 * _BACKWARD_PRODUCTS, 2.0)
         rows = self._of(OpClass.ATTENTION) & (seen >= 0.5)
         self.repeats[rows & backward] = _BACKWARD_PRODUCTS
@@ -163,7 +190,7 @@ class _Rows:
         """Softmax and layer norms over the last axis."""
         elements, width = self._extent("log_largest_input"), self._extent("log_last_extent")
         for op, names in _ALONG_ROWS.items():
-            rows = np.isin(self._ops, names) & (width >= 1) & (elements >= width)
+            rows = np.isin(self.names, names) & (width >= 1) & (elements >= width)
             self._narrow(rows)
             self._set(rows, op, rows=elements / np.maximum(width, 1.0), width=width)
 

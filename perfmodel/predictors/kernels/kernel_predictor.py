@@ -110,9 +110,7 @@ class KernelPredictor:
         """
         return self.parts(calls)[0]
 
-    def parts(
-        self, calls: KernelCalls, *, trees: bool = True
-    ) -> tuple[FloatArray, FloatArray]:
+    def parts(self, calls: KernelCalls, *, trees: bool = True) -> tuple[FloatArray, FloatArray]:
         """Return the time of each call, and how much of it is a launch.
 
         Parameters
@@ -136,9 +134,7 @@ class KernelPredictor:
         time_s = np.maximum(time_s, self.base_.least_s(ready))
         return time_s, time_s * share
 
-    def _log_factor(
-        self, calls: KernelCalls, ready: PreparedCalls, parts: LawParts
-    ) -> FloatArray:
+    def _log_factor(self, calls: KernelCalls, ready: PreparedCalls, parts: LawParts) -> FloatArray:
         factor = np.full(len(calls), _UNSEEN_FACTOR)
         for group, rows in ready.by_group():
             if group in self.boosters_:

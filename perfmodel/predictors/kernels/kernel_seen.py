@@ -137,7 +137,9 @@ def _kinds(calls: KernelCalls, group: StrArray) -> StrArray:
     """Return what makes calls alike: streams are in all types, and both types of 16 bits are."""
     streams = group == "pointwise"
     op = np.where(streams, "stream", calls.op)
-    dtype = np.where(streams, "any", np.where(np.isin(calls.dtype, _SIXTEEN_BITS), "bf16", calls.dtype))
+    dtype = np.where(
+        streams, "any", np.where(np.isin(calls.dtype, _SIXTEEN_BITS), "bf16", calls.dtype)
+    )
     return np.char.add(np.char.add(op, " "), dtype)
 
 

@@ -24,11 +24,12 @@ TYPICAL_EFFICIENCY = 0.5
 EFFICIENCY_RANGE = (0.1, 0.95)
 #: What a kernel takes however little it does.
 LAUNCH_S = 4e-6
-#: Shortest kernel that reads and writes, and what it takes besides where the sum of a row has to be
-#: known before any of it can be written: read off Vidur's table, which was timed on the device
-#: (additions and GELU of PyTorch up to 5 us; norms up to 12 us; A100 and A40 agree to 0.9 us).
-SHORTEST_STREAM_S = 1.8e-6
-WAIT_S = 3.4e-6
+#: Shortest kernel that reads and writes, and what one takes besides that waits once for sums of its
+#: rows: read off PyTorch's kernels in Vidur's table, which was timed on the device in whole
+#: microseconds (additions and GELU up to 5 us, layer norms up to 12 us; of the A100 and the A40
+#: alone 2.1 and 2.4 us, 5.2 and 5.5 us).
+SHORTEST_STREAM_S = 2.2e-6
+WAIT_S = 3.2e-6
 #: Between which nine in ten of either lie.
 DEVICE_LAUNCH_RANGE_S = (1e-6, 6e-6)
 #: Operators that wait once for the sums of their rows.

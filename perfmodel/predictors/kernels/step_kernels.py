@@ -8,16 +8,14 @@ import numpy as np
 
 from perfmodel.devices.spec import AcceleratorSpec
 from perfmodel.features.arrays import BoolArray, FloatArray
-from perfmodel.features.kernels.sketch_calls import SketchCalls, sketch_calls
-from perfmodel.features.nodes import OP_CLASSES
+from perfmodel.features.kernels.sketch_calls import sketch_calls
 from perfmodel.features.steps.sketch import StepSketch
-from perfmodel.graph.cost.base import OpClass
-from perfmodel.predictors.kernels.kernel_times import KernelModel
+from perfmodel.predictors.kernels.kernel_times import (
+    DEVICE_LAUNCH_RANGE_S,
+    WAIT_S,
+    KernelModel,
+)
 from perfmodel.types import Precision
-
-#: Classes whose streams run at the rate of those in tables of kernels. Reductions and copies that
-#: change the order of elements run at a fraction of it.
-_STREAMING = tuple(OP_CLASSES.index(c) for c in (OpClass.ELEMENTWISE, OpClass.CREATION))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,14 +55,9 @@ def step_kernels(
     )
     if not len(asked.row):
         return found
-    times = model.times(asked.calls)
-    found.time_s[asked.row] = times.device_s * asked.repeats
-    found.low_s[asked.row] = times.device_low_s * asked.repeats
-    found.high_s[asked.row] = times.device_high_s * asked.repeats
-    found.carries_over[asked.row] = times.carries_over & _has_kernel(asked)
+    times, (shortest_s, longest_s) = model.times(asked.calls), DEVICE_LAUNCH_RANGE_S
+    found.time_s[asked.row] = (times.device_s + WAIT_S * asked.waits) * asked.repeats
+    found.low_s[asked.row] = (times.device_low_s + shortest_s * asked.waits) * asked.repeats
+    found.high_s[asked.row] = (times.device_high_s + longest_s * asked.waits) * asked.repeats
+    found.carries_over[asked.row] = times.carries_over & asked.has_kernel
     return found
-
-
-def _has_kernel(asked: SketchCalls) -> BoolArray:
-    streams = asked.calls.op == "elementwise"
-    return np.asarray(~streams | np.isin(asked.op_class, _STREAMING))

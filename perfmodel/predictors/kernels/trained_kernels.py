@@ -9,7 +9,7 @@ import numpy as np
 
 from perfmodel.features.arrays import BoolArray, FloatArray, IntArray, StrArray
 from perfmodel.features.kernels.kernel_calls import KernelCalls
-from perfmodel.features.kernels.kernel_columns import is_timed_on_device, timed_on_device
+from perfmodel.features.kernels.kernel_columns import is_serving, timed_on_device
 from perfmodel.predictors.kernels.kernel_base import kernel_group
 from perfmodel.predictors.kernels.kernel_predictor import KernelPredictor
 from perfmodel.predictors.kernels.kernel_times import (
@@ -136,7 +136,7 @@ class TrainedKernels:
             dtype = "" if law else str(calls.dtype[i])
             usual = seen.implementations(str(group[i]), dtype, str(makers[i]))
             if law:
-                usual = tuple(filter(is_timed_on_device, usual)) or usual
+                usual = tuple(filter(is_serving, usual)) or usual
             meant: Sequence[str] = (stated,) if stated else usual
             where += [i] * len(meant)
             words += meant
