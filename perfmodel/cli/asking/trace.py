@@ -152,8 +152,8 @@ def _print_operators(found: TraceExplanation, compared: Sequence[ComparedOperato
     total_s = found.device_time_s
     print()
     print_table(
-        ["operator", "phase", "reads", "calls", "per call", "alone", "share", "FLOP/s", "B/s", "roofline",
-         "predicted"],
+        ["operator", "phase", "reads", "calls", "per call", "alone", "share", "FLOP/s", "B/s",
+         "roofline", "predicted"],
         [_row(one, found.step_count, total_s) for one in compared],
         title="Operators; calls are those of a step",
         right="lllrrrrrrrr",

@@ -51,8 +51,8 @@ class OperatorCall:
     Parameters
     ----------
     is_even : bool
-        Whether its operands are of one size and lie in memory alike, without gaps. Kernels of tables
-        do; PyTorch takes point-wise operands that do not element by element.
+        Whether its operands are of one size and lie in memory alike, without gaps. Those in tables
+        do; PyTorch takes others of point-wise operators element by element.
     """
 
     graph: Graph

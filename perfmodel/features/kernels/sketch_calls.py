@@ -35,8 +35,8 @@ _BACKWARD_PRODUCTS = 2.5
 _WIDE_ITEM_BYTES = 4.0
 #: Heads that a fused kernel of attention is taken to have at most beside each other.
 _HEADS = 32.0
-#: Classes that, beside their streams, wait for sums over all blocks, and how often: a sum is one of
-#: parts, and then of what these came to; a norm over other axes than the last is written after that.
+#: How often the blocks of a stream wait for each other: a sum is one of parts, and then of what
+#: these came to; a norm over other axes than the last is written after that.
 _WAITS = MappingProxyType(
     {
         OpClass.REDUCTION: 1.0,

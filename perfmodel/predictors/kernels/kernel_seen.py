@@ -98,8 +98,11 @@ class KernelsSeen:
         return found
 
     def implementations(self, group: str, dtype: str, maker: str) -> tuple[str, ...]:
-        """Return those that answer where none is stated; ``("",)`` for a group without any."""
-        alike = _SIXTEEN_BITS if dtype in _SIXTEEN_BITS else (dtype,)
+        """Return those that answer where none is stated; ``("",)`` for a group without any.
+
+        Those of bf16 run fp16 as well; those of fp16 may be older than cards with bf16.
+        """
+        alike = _SIXTEEN_BITS if dtype == "fp16" else (dtype,)
         choices = (
             [f"{group} {one} {maker}" for one in alike], [f"{group} {maker}"],
             [f"{group} {one}" for one in alike], [group],

@@ -10,6 +10,7 @@ import numpy as np
 from perfmodel.features.arrays import BoolArray, FloatArray, IntArray, StrArray
 from perfmodel.features.kernels.kernel_calls import KernelCalls
 from perfmodel.features.kernels.kernel_columns import is_serving, timed_on_device
+from perfmodel.intervals import DEVIATIONS
 from perfmodel.predictors.kernels.kernel_base import kernel_group
 from perfmodel.predictors.kernels.kernel_predictor import KernelPredictor
 from perfmodel.predictors.kernels.kernel_times import (
@@ -25,7 +26,9 @@ from perfmodel.types import Basis
 
 #: Half width of the interval of the law alone: each operator and type of products was left out of
 #: its fit in turn (``python benchmarks/kernel_types.py``).
-_LAW_ALONE = 0.9
+_LAW_ALONE = 0.84
+#: Less than any kernel takes.
+_NOTHING_S = 1e-9
 
 
 class TrainedKernels:
@@ -47,77 +50,85 @@ class TrainedKernels:
         group = kernel_group(calls)
         seen, spread = self._predictor.seen_, self._predictor.spread_
         known = seen.is_known(calls, group)
-        width = spread.half_width(group, known)
-        judged = np.isfinite(width) & on_gpus(calls)
+        judged = np.isfinite(spread.half_width(group, known)) & on_gpus(calls)
         learned = seen.is_learned(calls, group)
-        by_law = judged & ~learned & self._predictor.base_.has_law(group)
-        carries_over = seen.carries_over(calls, group)
-        carries_over[by_law] = seen.group_carries_over(calls, group)[by_law]
-        for rows, law in ((judged & learned, False), (by_law, True)):
-            if not rows.any():
+        by_law = ~learned & self._predictor.base_.has_law(group)
+        for which, law in ((learned, False), (by_law, True)):
+            rows = np.flatnonzero(judged & which)
+            if not len(rows):
                 continue
-            times = self._over_implementations(calls.take(rows), law=law)
+            asked, of_group = calls.take(rows), group[rows]
+            carries_over = seen.group_carries_over if law else seen.carries_over
+            interpolated = known[rows] & (not law)
             columns = {
-                **self._columns(calls.take(rows), times, width[rows], law=law),
-                "basis": np.where(
-                    known[rows] & (not law), Basis.INTERPOLATED.value, Basis.EXTRAPOLATED.value
-                ),
-                "carries_over": carries_over[rows],
+                **self._columns(asked, interpolated, law=law),
+                "basis": np.where(interpolated, Basis.INTERPOLATED.value, Basis.EXTRAPOLATED.value),
+                "carries_over": carries_over(asked, of_group),
             }
             for name, values in columns.items():
                 getattr(found, name)[rows] = values
         return found
 
     def _columns(
-        self, calls: KernelCalls, times: _Times, width: FloatArray, *, law: bool
+        self, calls: KernelCalls, interpolated: BoolArray, *, law: bool
     ) -> dict[str, FloatArray]:
         """Return times and their intervals.
 
-        What a device needs of a call that no table timed there is the rest without the launch: it
-        is known no better where the device was learned from than elsewhere.
+        What a device needs of a call that was not timed there is what is left without the launch:
+        it is known no better where the device was learned from than elsewhere.
         """
-        unseen = self._predictor.spread_.half_width(kernel_group(calls), np.zeros(len(calls), "?"))
-        apart = np.where(times.on_device | np.isnan(unseen), width, np.fmax(width, unseen))
-        least = _LAW_ALONE if law else 0.0
-        factor, device_factor = (
-            np.exp(np.hypot(np.maximum(one, least), times.spread)) for one in (width, apart)
+        times = self._over_implementations(calls, law=law)
+        whole = np.exp(
+            np.hypot(self._width(calls, interpolated, law=law), DEVIATIONS * times.spread)
         )
-        waits, (least_s, most_s) = 1.0 + row_waits(calls), DEVICE_LAUNCH_RANGE_S
-        least_s, most_s = least_s * waits, most_s * waits
-        device_s, work_s = times.device_s, times.work_s
+        on_device = times.on_device
+        of_device = self._width(calls, interpolated & on_device, law=law)
+        factor = np.exp(np.hypot(of_device, DEVIATIONS * times.spread))
+        least_s, most_s = (
+            np.where(on_device, 0.0, launch_s * (1.0 + row_waits(calls)))
+            for launch_s in DEVICE_LAUNCH_RANGE_S
+        )
         return {
             "time_s": times.time_s,
-            "low_s": times.time_s / factor,
-            "high_s": times.time_s * factor,
-            "device_s": device_s,
-            "device_low_s": np.minimum(
-                np.where(times.on_device, device_s / factor, work_s / device_factor + least_s),
-                device_s,
-            ),
-            "device_high_s": np.maximum(
-                np.where(times.on_device, device_s * factor, work_s * device_factor + most_s),
-                device_s,
-            ),
+            "low_s": times.time_s / whole,
+            "high_s": times.time_s * whole,
+            "device_s": times.device_s,
+            "device_low_s": np.minimum(times.work_s / factor + least_s, times.device_s),
+            "device_high_s": np.maximum(times.work_s * factor + most_s, times.device_s),
         }
 
+    def _width(self, calls: KernelCalls, interpolated: BoolArray, *, law: bool) -> FloatArray:
+        """Return half widths of intervals; those of a group that was judged in one way alone."""
+        spread, group = self._predictor.spread_, kernel_group(calls)
+        found = spread.half_width(group, interpolated)
+        found = np.where(np.isnan(found), spread.half_width(group, ~interpolated), found)
+        return np.asarray(np.maximum(found, _LAW_ALONE) if law else found)
+
     def _over_implementations(self, calls: KernelCalls, *, law: bool) -> _Times:
+        """Return means of the logarithms over the implementations that are meant.
+
+        Of one that was not timed on the device, that needs what is left without the launch, which
+        was the host's, and a launch by itself.
+        """
         where, words = self._expanded(calls, law=law)
         asked = replace(calls.take(where), kernel=words)
         time_s, launch_s = self._predictor.parts(asked, trees=not law)
         on_device = timed_on_device(asked)
-        logs, mean = np.log(time_s), _Means(where, len(calls))
-        whole = mean.of(logs)
-        # Where a framework was timed on the device it tells what that needs; where none was, what
-        # is left of the others without the launch, which was the host's.
-        counted = np.where(mean.of(on_device)[where] > 0, on_device, True)
-        work_s = np.where(on_device, time_s, np.maximum(time_s - launch_s, 1e-9))
-        own_s = np.where(on_device, time_s, np.minimum(time_s, work_s + self._launch_s(asked)))
+        work_s = np.where(on_device, time_s, np.maximum(time_s - launch_s, _NOTHING_S))
+        own_s = np.minimum(time_s, work_s + np.where(on_device, 0.0, self._launch_s(asked)))
+        count = np.bincount(where, minlength=len(calls))
+
+        def mean(values: FloatArray) -> FloatArray:
+            return np.bincount(where, weights=values, minlength=len(calls)) / count
+
+        logs = np.log(time_s)
+        middle = mean(logs)
         return _Times(
-            time_s=np.exp(whole),
-            spread=np.sqrt(mean.of((logs - whole[where]) ** 2)),
-            device_s=np.minimum(np.exp(mean.of(np.log(own_s), counted)), np.inf),
-            work_s=np.exp(mean.of(np.log(work_s), counted)),
-            on_device=mean.of(on_device) > 0,
+            time_s=np.exp(middle),
+            spread=np.sqrt(mean((logs - middle[where]) ** 2)),
+            device_s=np.exp(mean(np.log(own_s))),
+            work_s=np.exp(mean(np.log(work_s))),
+            on_device=mean(on_device.astype(np.float64)) == 1.0,
         )
 
     def _launch_s(self, calls: KernelCalls) -> FloatArray:
@@ -145,10 +156,10 @@ class TrainedKernels:
 
 @dataclass(frozen=True, kw_only=True)
 class _Times:
-    """Of each call: means over its implementations, and how far the logarithms are apart.
+    """Of each call: means over its implementations, and the deviation of the logarithms.
 
-    ``work_s`` is ``device_s`` without a launch, or all of it where the device was timed
-    (``on_device``).
+    ``work_s`` is ``device_s`` without a launch, or all of it of implementations that were timed on
+    the device; ``on_device`` says whether all were.
     """
 
     time_s: FloatArray
@@ -156,20 +167,3 @@ class _Times:
     device_s: FloatArray
     work_s: FloatArray
     on_device: BoolArray
-
-
-@dataclass(frozen=True)
-class _Means:
-    """Means over what belongs to each of some calls."""
-
-    where: IntArray
-    count: int
-
-    def of(self, values: np.ndarray, counted: np.ndarray | None = None) -> FloatArray:
-        """Return the mean of each call over what counts; of everything where None is told."""
-        weight = np.ones(len(values)) if counted is None else counted.astype(np.float64)
-        total, number = (
-            np.bincount(self.where, weights=each, minlength=self.count)
-            for each in (values * weight, weight)
-        )
-        return np.asarray(total / number)
