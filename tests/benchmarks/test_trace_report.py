@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import made_traces as made
 import pytest
 from accuracy_report.kept_sections import TRACES, kept_sections, with_section
 from trace_report.made import reading_of_made_trace, write_made_trace
 from trace_report.peer import Agreement
-from trace_report.predicted import PredictedCall, traces_section
+from trace_report.predicted import PredictedCall, predicted_calls, traces_section
 
 from perfmodel.traces.formats.registry import read_trace
 
@@ -63,6 +64,35 @@ def test_the_section_counts_each_class_and_device() -> None:
         "| MI300X | all | 2 | 0.35 ms | 0.97 | 1.40 | 60.0 % | 1 | 20.0 % | 100.0 % |"
     )
     assert len(rows) == 3
+
+
+@pytest.mark.parametrize(
+    ("dur", "traced_us"),
+    # Cut off to whole microseconds, 4 stands for 4 to 5 on average; 4.25 was not cut off.
+    [(4.0, 4.5), (4.25, 4.25)],
+)
+def test_durations_that_were_cut_off_count_by_their_middle(
+    tmp_path: Path, dur: float, traced_us: float
+) -> None:
+    pytest.importorskip("torch")
+    shapes = {"Input_Dims": [[8, 16]], "Input_type": ["float"]}
+    events = [
+        made.call("aten::relu", 0.0, 9.0, **shapes), made.launch(1, 3.0),
+        made.kernel("k", 1, 20.0, dur),
+    ]  # fmt: skip
+    path = made.write_trace(tmp_path / "trace.json", events)
+    (found,) = predicted_calls([path], tmp_path)
+    assert found.traced_s == pytest.approx(traced_us * 1e-6)
+
+
+def test_what_never_had_the_device_for_itself_is_not_judged(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    shapes = {"Input_Dims": [[8, 16]], "Input_type": ["float"]}
+    events = [
+        made.call("aten::relu", 0.0, 9.0, **shapes), made.launch(1, 3.0),
+        made.kernel("k", 1, 20.0, 4.0), made.kernel("other", 7, 22.0, 9.0, stream=9),
+    ]  # fmt: skip
+    assert predicted_calls([made.write_trace(tmp_path / "trace.json", events)], tmp_path) == []
 
 
 def test_memory_does_not_grow_with_the_text(tmp_path: Path) -> None:

@@ -79,7 +79,8 @@ def test_a_short_call_waits_for_its_host_and_not_for_the_device() -> None:
     shipped = Estimator.from_folder(SHIPPED.parent, catalog=Catalog.default())
     norm = {"op": "rms_norm", "precision": "bf16", "shape": {"rows": 16, "width": 4096}}
     (found,) = ask(shipped, norm, "A100-SXM4-80GB")
-    assert found.device_time_s < 5e-6 < 20e-6 < found.time_s
+    # A launch by the device, 2.2 us, and one wait for the sums of rows, 3.2 us.
+    assert 5.4e-6 <= found.device_time_s < 6e-6 < 20e-6 < found.time_s
     assert "device_time_s" in found.warnings[0]
 
 

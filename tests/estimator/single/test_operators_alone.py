@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from perfmodel.devices.catalog import Catalog
+from perfmodel.estimator.kernels.loading import load_kernels
 from perfmodel.estimator.single.analytical import AnalyticalModel
-from perfmodel.estimator.single.compared_operators import OperatorCall, predict_operators
+from perfmodel.estimator.single.compared_operators import (
+    OperatorCall,
+    operator_call,
+    predict_operators,
+)
 from perfmodel.estimator.single.loading import load_model
 from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.predictors.kernels.kernel_times import (
     LAUNCH_S,
+    SHORTEST_STREAM_S,
     TYPICAL_EFFICIENCY,
+    WAIT_S,
     AnalyticalKernels,
 )
-from perfmodel.traces.analysis.operator_work import roofline_s
+from perfmodel.traces.analysis.operator_work import PricedOperator, roofline_s
+from perfmodel.traces.analysis.operators import TracedOperator
+from perfmodel.traces.trace import OperatorArguments, TracedInput, TracedTensor
 from perfmodel.types import Basis, Phase, Precision, Role
 
 SHIPPED = Path(__file__).parents[3] / "models"
@@ -82,22 +92,69 @@ def test_calls_that_move_their_operands_do_not_wait_for_their_host(device: str) 
 
 
 @pytest.mark.skipif(not (SHIPPED / "default").is_dir(), reason="no model is shipped")
-@pytest.mark.parametrize("device", ["H100-SXM5-80GB", "MI300X"])
-def test_sums_wait_once_for_their_parts(device: str) -> None:
-    """Parts are summed by many blocks, then what they came to: as if launched once more."""
+@pytest.mark.parametrize(
+    ("device", "launch_s"), [("H100-SXM5-80GB", SHORTEST_STREAM_S), ("MI300X", LAUNCH_S)]
+)
+def test_sums_wait_once_for_their_parts(device: str, launch_s: float) -> None:
+    """Parts are summed by many blocks, then what they came to; streams as tables have them."""
     spec, model = Catalog.default().get(device), load_model(SHIPPED).model
+    kernels, _ = load_kernels(SHIPPED)
     calls = [_moving("sum", elements) for elements in (16, 1 << 20)]
-    short, longer = predict_operators(model, calls, spec)
-    assert short.time_s == pytest.approx(2 * LAUNCH_S, rel=1e-2)
+    short, longer = predict_operators(model, calls, spec, kernels)
+    assert short.time_s == pytest.approx(launch_s + WAIT_S, rel=1e-2)
     assert short.low_s < short.time_s < longer.time_s < longer.high_s
     streamed_s = roofline_s(calls[1].graph, spec, calls[1].precision) / TYPICAL_EFFICIENCY
-    assert longer.time_s <= (2 * LAUNCH_S + streamed_s) * 1.001
+    assert longer.time_s <= (launch_s + WAIT_S + streamed_s) * 1.001
 
 
 @pytest.mark.skipif(not (SHIPPED / "default").is_dir(), reason="no model is shipped")
-def test_statistics_and_cpus_are_answered_by_the_model_of_steps() -> None:
+def test_operands_that_lie_unlike_are_no_streams_of_tables() -> None:
+    model, (kernels, _) = load_model(SHIPPED).model, load_kernels(SHIPPED)
+    even = _moving("relu", 1 << 28)
+    uneven = replace(even, is_even=False)
+    fast, slow = predict_operators(model, [even, uneven], DEVICE, kernels)
+    least_s = roofline_s(even.graph, DEVICE, even.precision)
+    assert fast.time_s < 1.5 * least_s < slow.time_s
+    assert slow.time_s <= (LAUNCH_S + least_s / TYPICAL_EFFICIENCY) * 1.001
+
+
+@pytest.mark.parametrize(
+    ("tensors", "is_even"),
+    [
+        ([((4, 8), (8, 1)), ((4, 8), (8, 1))], True),
+        ([((4, 8), (1, 4)), ((4, 8), (1, 4))], True),  # both in columns
+        ([((4, 8), (8, 1)), ((), ())], True),  # a number
+        ([((4, 8), None), ((4, 8), None)], True),  # the trace tells no strides
+        ([((4, 8), (8, 1)), ((4, 8), (1, 4))], False),  # one of them transposed
+        ([((4, 8), (8, 1)), ((8,), (1,))], False),  # one is repeated
+        ([((4, 8), (16, 1))], False),  # a part of each row
+    ],
+)
+def test_operands_are_even_where_they_lie_alike(
+    tensors: list[tuple[tuple[int, ...], tuple[int, ...] | None]], is_even: bool
+) -> None:
+    given = tuple(
+        TracedTensor(shape=shape, dtype="float32", strides=strides) for shape, strides in tensors
+    )
+    operator = TracedOperator(
+        name="aten::add", op="add", op_class="elementwise", phase=Phase.FORWARD,
+        arguments=OperatorArguments(inputs=tuple(TracedInput(tensors=(one,)) for one in given)),
+        calls=1, kernels=1, time_s=1e-6, alone_s=1e-6, joined=True, kernel_names=(),
+    )  # fmt: skip
+    priced = PricedOperator(
+        operator=operator, precision=Precision.FP32, graph=_moving("add", 32).graph
+    )
+    call = operator_call(priced)
+    assert call is not None and call.is_even is is_even
+    assert operator_call(replace(priced, graph=None)) is None
+
+
+@pytest.mark.skipif(not (SHIPPED / "default").is_dir(), reason="no model is shipped")
+def test_norms_are_kernels_that_wait_and_cpus_are_answered_by_the_model_of_steps() -> None:
     model = load_model(SHIPPED).model
     cpu = Catalog.default().get("EPYC-7763")
-    for op, device in (("native_batch_norm", DEVICE), ("relu", cpu), ("sum", cpu)):
-        one = predict_operators(model, [_moving(op, 16)], device)[0]
+    for op in ("relu", "sum", "native_batch_norm"):
+        one = predict_operators(model, [_moving(op, 16)], cpu)[0]
         assert one.model_version != AnalyticalKernels.version
+    (norm,) = predict_operators(model, [_moving("native_batch_norm", 16)], DEVICE)
+    assert norm.time_s == pytest.approx(LAUNCH_S + 2 * WAIT_S, rel=1e-2)

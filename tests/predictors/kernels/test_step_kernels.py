@@ -18,14 +18,19 @@ from perfmodel.features.arrays import FloatArray
 from perfmodel.features.kernels.kernel_calls import KernelCalls, kernel_calls
 from perfmodel.features.kernels.kernel_columns import kernel_roofline
 from perfmodel.features.steps.sketch import step_sketch
+from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.predictors.boosting import BoosterSettings
 from perfmodel.predictors.kernels.kernel_base import kernel_group
 from perfmodel.predictors.kernels.kernel_predictor import KernelPredictor, device_weights
 from perfmodel.predictors.kernels.kernel_seen import KernelsSeen
-from perfmodel.predictors.kernels.kernel_times import AnalyticalKernels, KernelSpread
+from perfmodel.predictors.kernels.kernel_times import (
+    SHORTEST_STREAM_S,
+    AnalyticalKernels,
+    KernelSpread,
+)
 from perfmodel.predictors.kernels.step_kernels import step_kernels
 from perfmodel.predictors.kernels.trained_kernels import TrainedKernels
-from perfmodel.types import Basis, Precision
+from perfmodel.types import Basis, Phase, Precision, Role
 
 SETTINGS = BoosterSettings(rounds=30, depth=4, learning_rate=0.2, min_child_weight=2.0)
 _WIDTHS = {"product": 0.1, "pointwise": 0.1}
@@ -98,6 +103,12 @@ def test_an_open_question_means_implementations_of_the_maker() -> None:
     assert seen.implementations("product", "fp16", "Apple") == ("mlx 0.12",)
     assert seen.implementations("product", "fp16", "NVIDIA") == ("torch 2.9",)
     assert seen.implementations("product", "bf16", "Apple") == ("mlx 0.12",)
+    # What runs bf16 runs fp16 as well; what was told of fp16 may be older than bf16.
+    of_bf16 = replace(calls, kernel=np.full(len(calls), "vllm 0.24"), dtype=np.char.replace(
+        calls.dtype, "fp16", "bf16"))  # fmt: skip
+    both = KernelsSeen(usual={**seen.usual, **KernelsSeen.of(of_bf16, kernel_group(calls)).usual})
+    assert both.implementations("product", "fp16", "NVIDIA") == ("torch 2.9", "vllm 0.24")
+    assert both.implementations("product", "bf16", "NVIDIA") == ("vllm 0.24",)
     # Of a maker that was never learned from, all count.
     assert seen.implementations("product", "fp16", "AMD") == ("mlx 0.12", "torch 2.9")
     assert seen.implementations("moe", "fp16", "AMD") == ("",)
@@ -135,10 +146,92 @@ def test_what_was_learned_of_one_maker_carries_over_to_it_alone(model: TrainedKe
     ]  # fmt: skip
 
 
-def test_a_type_that_was_never_learned_is_analytical(model: TrainedKernels) -> None:
-    found = model.times(_gemm("A30", "tf32"))
+def test_products_in_a_type_that_was_never_learned_are_answered_by_their_law(
+    fitted: KernelPredictor, model: TrainedKernels
+) -> None:
+    asked = _gemm("A30", "tf32", size=1024)
+    found = model.times(asked)
+    assert (found.basis[0], bool(found.carries_over[0])) == (Basis.EXTRAPOLATED, True)
+    named = replace(asked, kernel=np.array(["torch 2.9 made_up"]))
+    time_s, launch_s = fitted.parts(named, trees=False)
+    assert found.time_s == pytest.approx(time_s)
+    # Law and launch add up to it, and trees would have said something else.
+    assert 0 < launch_s[0] < time_s[0] != fitted.predict(named)[0]
+    # Types that were left out of the law lie further from it than kernels from the trees.
+    assert found.high_s[0] / found.time_s[0] == pytest.approx(np.exp(0.84))
+    # Peaks of tf32 are half of those of 16 bits: so much longer where arithmetic decides.
+    large, half = (replace(_gemm("A30", dtype), kernel=named.kernel) for dtype in ("tf32", "bf16"))
+    ratio = fitted.parts(large, trees=False)[0] / fitted.parts(half, trees=False)[0]
+    assert ratio[0] == pytest.approx(2.0, rel=0.2)
+    assert not model.times(_gemm("MI300X", "tf32")).carries_over[0]
+
+
+def test_what_has_no_law_of_cuts_is_analytical(model: TrainedKernels) -> None:
+    shape = {"batch": 1, "tokens": 128, "context": 0, "heads": 8, "kv_heads": 8, "head_dim": 64,
+             "kv_element_bytes": 2}  # fmt: skip
+    asked = kernel_calls(
+        op=["attention_prefill"], dtype=["bf16"], accelerator=[CATALOG.get("A30")], shape=[shape]
+    )
+    found = model.times(asked)
     assert found.basis[0] == Basis.ANALYTICAL
-    assert found.time_s[0] == AnalyticalKernels().times(_gemm("A30", "tf32")).time_s[0]
+    assert found.time_s[0] == AnalyticalKernels().times(asked).time_s[0]
+
+
+def test_a_framework_that_is_timed_on_the_device_holds_no_host() -> None:
+    calls = made_up_calls(120)
+    words = np.where(calls.op == "gemm", "vllm 0.24 made_up", "torch 2.9 made_up")
+    predictor = KernelPredictor(SETTINGS).fit(replace(calls, kernel=words), law(calls))
+    predictor.spread_ = KernelSpread(known=_WIDTHS, unseen={name: 0.3 for name in _WIDTHS})
+    trained = TrainedKernels(predictor, "kernels/made-up")
+    known, small = trained.times(_gemm("T4", size=64)), made_up_calls(3, devices=("T4",), largest=4)
+    assert known.device_s == pytest.approx(known.time_s)
+    assert known.device_high_s == pytest.approx(known.time_s * np.exp(0.1))
+    # Additions were timed with the host: a stream of 256 elements takes the shortest there is, and
+    # what is left of it is known no better than on a device that was never seen.
+    (row,) = np.flatnonzero(small.op == "add")
+    added = trained.times(small)
+    assert added.device_s[row] < added.time_s[row]
+    assert added.device_s[row] == pytest.approx(SHORTEST_STREAM_S, rel=0.4)
+    long = kernel_calls(
+        op=["add"], dtype=["fp16"], accelerator=[CATALOG.get("T4")],
+        shape=[{"rows": 2.0**16, "width": 2.0**14, "inputs": 2.0}],
+    )  # fmt: skip
+    answer = trained.times(long)
+    assert answer.high_s / answer.time_s == pytest.approx(np.exp(0.1))
+    assert answer.device_high_s / answer.device_s == pytest.approx(np.exp(0.3), rel=0.01)
+
+
+def test_implementations_that_differ_widen_the_interval_by_their_deviation() -> None:
+    calls = made_up_calls(120)
+    slow = np.arange(len(calls)) % 2 == 0
+    words = np.where(slow, "vllm 0.24 made_up", "torch 2.9 made_up")
+    time_s = law(calls) * np.where(slow, 1.5, 1.0)
+    predictor = KernelPredictor(SETTINGS).fit(replace(calls, kernel=words), time_s)
+    predictor.spread_ = SPREAD
+    asked = _gemm("T4", size=256)
+    each = [
+        predictor.predict(replace(asked, kernel=np.array([word])))[0] for word in np.unique(words)
+    ]
+    found = TrainedKernels(predictor, "kernels/made-up").times(asked)
+    assert found.time_s[0] == pytest.approx(np.sqrt(each[0] * each[1]))
+    # Two that lie d apart deviate by d / 2; nine in ten lie within 1.645 deviations.
+    half_width = np.hypot(0.1, 1.645 * abs(np.log(each[1] / each[0])) / 2)
+    assert half_width > 0.15
+    assert found.high_s[0] / found.time_s[0] == pytest.approx(np.exp(half_width))
+
+
+@pytest.mark.parametrize(("op", "waits"), [("relu", 0.0), ("sum", 1.0), ("native_batch_norm", 2.0)])
+def test_what_sums_waits_for_its_sums(op: str, waits: float) -> None:
+    """No element, no traffic worth the name: a launch and the waits are left."""
+    tensors = tuple(
+        Tensor(shape=(16,), dtype="float32", role=Role.INPUT, storage=i) for i in range(2)
+    )
+    node = Node(op=op, phase=Phase.FORWARD, inputs=(0,), outputs=(1,), attrs={})
+    sketch = step_sketch(Graph(nodes=(node,), tensors=tensors))
+    found = step_kernels(AnalyticalKernels(), sketch, CATALOG.get("MI300X"), Precision.FP32)
+    assert found.time_s[0] == pytest.approx(4e-6 + 3.2e-6 * waits, rel=1e-2)
+    assert found.low_s[0] == pytest.approx(2e-6 + 1e-6 * waits, rel=1e-2)
+    assert found.high_s[0] == pytest.approx(12e-6 + 6e-6 * waits, rel=1e-2)
 
 
 def test_one_device_of_a_maker_shows_nothing_of_others() -> None:

@@ -13,6 +13,7 @@ from perfmodel.devices.catalog import Catalog
 from perfmodel.errors import InvalidInputError
 from perfmodel.traces.analysis.explanation import TraceExplanation, explain_trace, main_device
 from perfmodel.traces.analysis.steps import find_steps, repetition
+from perfmodel.traces.analysis.timeline import beside_others
 from perfmodel.traces.builder import TraceBuilder
 from perfmodel.traces.formats.registry import read_trace
 from perfmodel.traces.trace import Trace, TracedStep
@@ -57,6 +58,8 @@ def test_operators_are_joined_priced_and_compared_with_the_roofline(
     assert (forward.operator.calls, forward.operator.time_s) == (2, pytest.approx(20e-6))
     assert backward.operator.time_per_call_s == pytest.approx(20e-6)
     assert (forward.operator.forward, backward.operator.forward) == ("", "aten::mm")
+    # Products run 20..30 and 40..60, the all-reduce from 55 on.
+    assert (forward.operator.alone_s, backward.operator.alone_s) == (pytest.approx(10e-6), None)
     # 8 x 16 x 32 multiply-adds; 8 x 16 + 16 x 32 + 8 x 32 elements of four bytes.
     assert forward.flops == 2 * 8 * 16 * 32
     assert forward.size_bytes == 4 * (8 * 16 + 16 * 32 + 8 * 32)
@@ -80,6 +83,43 @@ def test_one_step_alone(tmp_path: Path) -> None:
     assert second.device_time_s - first.device_time_s == pytest.approx(5e-6)
     with pytest.raises(InvalidInputError, match="There is no step 2; the trace has 2 steps"):
         explain_trace(trace, step=2)
+
+
+def test_calls_that_had_the_device_for_themselves_tell_what_they_take(tmp_path: Path) -> None:
+    """Of three products the second runs beside a copy; each has two kernels."""
+    shapes = {"Input_Dims": [[8, 16], [16, 32]], "Input_type": ["float", "float"]}
+    events = []
+    for i, (first_us, second_us) in enumerate([(10.0, 4.0), (15.0, 9.0), (12.0, 4.0)]):
+        begin = 1000.0 + 100.0 * i
+        events += [
+            made.call("aten::mm", begin, 9.0, **shapes),
+            made.launch(2 * i, begin + 1.0),
+            made.launch(2 * i + 1, begin + 4.0),
+            made.kernel("sgemm", 2 * i, begin + 10.0, first_us),
+            made.kernel("splitKreduce", 2 * i + 1, begin + 30.0, second_us),
+        ]
+    copied = made.launch(9, 1160.0, name="cudaMemcpyAsync")
+    events += [copied, made.kernel("Memcpy DtoD", 9, 1138.0, 20.0, cat="gpu_memcpy", stream=9)]
+    (product,) = [
+        one.operator
+        for one in explain_trace(_trace(tmp_path, events)).operators
+        if one.operator.name == "aten::mm"
+    ]
+    assert product.time_per_call_s == pytest.approx((14 + 24 + 16) * 1e-6 / 3)
+    assert product.alone_s == pytest.approx((14 + 16) * 1e-6 / 2)
+
+
+def test_runs_are_beside_others_of_their_device_alone() -> None:
+    builder = TraceBuilder("kineto")
+    #      long      inside    touches   alone      other device  without a time
+    for start_ns, duration_ns, device in (
+        (0, 100, 0), (20, 10, 0), (100, 10, 0), (200, 10, 0), (205, 50, 1), (210, 0, 0),
+    ):  # fmt: skip
+        builder.add_kernel(
+            "k", start_ns=start_ns, duration_ns=duration_ns, device=device, launch_start_ns=0
+        )
+    found = beside_others(builder.build().kernels)
+    assert found.tolist() == [True, True, False, False, False, False]
 
 
 def _steps_of_host(*spans_ns: tuple[int, int]) -> TraceBuilder:
