@@ -14,7 +14,7 @@ from typing import Any
 
 from perfmodel.errors import MissingExtraError
 from perfmodel.graph.cost.base import REGISTER
-from perfmodel.graph.ir import Graph
+from perfmodel.graph.ir import Graph, Node, Tensor
 from perfmodel.graph.vocabulary import canonical_op
 from perfmodel.traces.trace import OperatorArguments, TracedInput, TracedTensor
 from perfmodel.types import Phase, Role
@@ -33,6 +33,9 @@ _FUSED = "_scaled_dot_product_fused_attention_overrideable"
 _ATTENTION = "scaled_dot_product_attention"
 _RENAMED = {"attn_mask": "attn_bias", "grad_out_": "grad_out"}
 _NEEDED = frozenset({"grad_out", "query", "key", "value"})
+#: Compositions that torch runs as one kernel on GPUs, and in parts on tensors without data; their
+#: result is as their first tensor.
+_ONE_KERNEL = {"aten::rms_norm": "_fused_rms_norm"}
 _NO_VALUES = "the trace keeps no values of arguments (torch before 2.1)"
 
 
@@ -40,7 +43,9 @@ class UncalledError(Exception):
     """A traced call that cannot be made again, with the reason."""
 
 
-def operator_graph(name: str, arguments: OperatorArguments | None, phase: Phase) -> Graph:
+def operator_graph(
+    name: str, arguments: OperatorArguments | None, phase: Phase, *, is_one_kernel: bool = False
+) -> Graph:
     """Return the graph of one call.
 
     Parameters
@@ -49,6 +54,8 @@ def operator_graph(name: str, arguments: OperatorArguments | None, phase: Phase)
         As the trace has it: ``"aten::addmm"``.
     phase : Phase
         Kept in its nodes.
+    is_one_kernel : bool
+        Whether a single kernel did all of its work.
 
     Returns
     -------
@@ -70,6 +77,8 @@ def operator_graph(name: str, arguments: OperatorArguments | None, phase: Phase)
         raise UncalledError("no formula prices this operator")
     if any(not tensor.dtype for tensor in arguments.tensors):
         raise UncalledError("the trace does not tell all types of its tensors")
+    if is_one_kernel and name in _ONE_KERNEL:
+        return _one_node(_ONE_KERNEL[name], arguments.tensors, phase)
     try:
         import torch
     except ImportError as error:
@@ -84,6 +93,17 @@ def operator_graph(name: str, arguments: OperatorArguments | None, phase: Phase)
         except UncalledError as error:
             reasons.append(str(error))
     raise UncalledError(next(iter(reasons), "no overload takes so many arguments"))
+
+
+def _one_node(op: str, read: Sequence[TracedTensor], phase: Phase) -> Graph:
+    roles = [*[Role.INPUT] * len(read), Role.ACTIVATION]
+    tensors = tuple(
+        Tensor(shape=one.shape, dtype=one.dtype, role=role, storage=i)
+        for i, (one, role) in enumerate(zip([*read, read[0]], roles, strict=True))
+    )
+    inputs = tuple(range(len(read)))
+    node = Node(op=op, phase=phase, inputs=inputs, outputs=(len(read),), attrs={})
+    return Graph(nodes=(node,), tensors=tensors)
 
 
 def _overloads(packet: Any, count: int) -> list[tuple[Any, int]]:

@@ -20,6 +20,14 @@ def _arguments(*inputs: tuple[list[int], str, str]) -> OperatorArguments:
     return kineto_arguments([list(dims), list(types), list(values), None])
 
 
+def test_a_norm_of_one_kernel_is_one_node() -> None:
+    given = _arguments(([4, 8], F, ""), ([], L, "[8]"), ([8], F, ""), ([], "", ""))
+    apart = operator_graph("aten::rms_norm", given, Phase.FORWARD)
+    (node,) = operator_graph("aten::rms_norm", given, Phase.FORWARD, is_one_kernel=True).nodes
+    assert len(apart.nodes) > 3
+    assert node.op == "_fused_rms_norm"
+
+
 @pytest.mark.parametrize(
     ("name", "inputs", "nodes", "flops"),
     [

@@ -28,6 +28,7 @@ _ALONG_ROWS = MappingProxyType(
     {
         "softmax": ("softmax", "_softmax", "log_softmax", "_log_softmax"),
         "layer_norm": ("native_layer_norm", "layer_norm"),
+        "rms_norm": ("_fused_rms_norm", "rms_norm"),
     }
 )
 #: Products of a backward pass of attention over those of a forward one: five and two.
@@ -187,7 +188,7 @@ class _Rows:
                   k=np.maximum(2.0 * seen, 1.0))  # fmt: skip
 
     def along_rows(self) -> None:
-        """Softmax and layer norms over the last axis."""
+        """Softmax and norms over the last axis."""
         elements, width = self._extent("log_largest_input"), self._extent("log_last_extent")
         for op, names in _ALONG_ROWS.items():
             rows = np.isin(self.names, names) & (width >= 1) & (elements >= width)

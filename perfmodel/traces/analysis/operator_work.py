@@ -129,7 +129,12 @@ def priced_operator(operator: TracedOperator, device: AcceleratorSpec | None) ->
     if not operator.op:
         return unpriced(operator, "no formula prices this operator")
     try:
-        graph = operator_graph(operator.name, operator.arguments, operator.phase)
+        graph = operator_graph(
+            operator.name,
+            operator.arguments,
+            operator.phase,
+            is_one_kernel=operator.kernels == operator.calls,
+        )
     except UncalledError as error:
         return unpriced(operator, str(error))
     table = cost_table(graph)

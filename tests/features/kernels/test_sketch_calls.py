@@ -77,6 +77,26 @@ def test_additions_are_streams_of_what_they_read_and_write() -> None:
     assert kernel_work(found.calls).traffic_bytes.tolist() == pytest.approx([3 * 64_000 * 4])
 
 
+def test_a_fused_norm_is_one_along_its_rows() -> None:
+    found = _asked(_node("_fused_rms_norm", [(64, 1000), (1000,), (64, 1000)], 2), FP32)
+    assert found.calls.op.tolist() == ["rms_norm"]
+    assert (found.calls.shape["rows"][0], found.calls.shape["width"][0]) == (64, 1000)
+    assert (found.waits.tolist(), found.has_kernel.tolist()) == ([0.0], [True])
+
+
+@pytest.mark.parametrize(
+    ("op", "waits", "has_kernel"),
+    [("relu", 0.0, True), ("_to_copy", 0.0, True), ("clone", 0.0, False), ("sum", 1.0, True),
+     ("native_batch_norm", 2.0, False)],
+)  # fmt: skip
+def test_streams_wait_for_sums_and_stand_in_tables_where_they_keep_their_order(
+    op: str, waits: float, has_kernel: bool
+) -> None:
+    found = _asked(_node(op, [(64, 1000)] * 2, 1), FP32)
+    assert found.calls.op.tolist() == ["elementwise"]
+    assert (found.waits.tolist(), found.has_kernel.tolist()) == ([waits], [has_kernel])
+
+
 def test_a_gradient_counts_as_a_convolution_of_its_own() -> None:
     shapes = [(8, 64, 28, 28), (8, 32, 28, 28), (64, 32, 3, 3), (8, 32, 28, 28), (64, 32, 3, 3)]
     geometry = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
