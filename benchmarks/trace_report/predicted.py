@@ -1,7 +1,8 @@
 """Predicted beside traced times of operators, per device and class of operator.
 
 Nothing of a trace is learned from: the installed model answers, whose training data are those of
-the accuracy report. Traced is the device time of a call, without gaps between kernels.
+the accuracy report. Traced is the device time of a call, without gaps between kernels, where
+nothing else ran on the device meanwhile.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from perfmodel.traces.analysis.operators import TracedOperator
 from perfmodel.traces.formats.registry import read_trace
 from perfmodel.traces.trace import Trace
 
-#: Calls below it take about as long as a kernel that does nothing.
+#: Of shorter calls much is launch.
 LONG_S = 20e-6
 #: What older traces count in.
 SHORTEST_S = 1e-6
@@ -93,7 +94,7 @@ def predicted_calls(files: Sequence[Path], models: Path) -> list[PredictedCall]:
 
 
 def _cut_s(trace: Trace) -> float:
-    """Return what durations of kernels lack on average: torch before 2.2 cuts them off to us."""
+    """Return what durations of kernels lack on average where they were cut off to microseconds."""
     whole = trace.kernels.duration_ns % 1000 == 0
     return 0.5e-6 if len(whole) and bool(whole.all()) else 0.0
 
@@ -114,17 +115,19 @@ def _lines(calls: Sequence[PredictedCall], command: str) -> Iterator[str]:
     yield (
         f"Written by `{command}`. Operators of {files} public traces of torch.profiler, on devices "
         "that nobody here could profile; nothing of them was learned from. Each different call "
-        "(operator, shapes, types) of a trace is one row; traced is the device time of its "
-        "kernels, predicted what the installed model of kernels says, where it learned such "
-        "kernels on several devices of the maker, else what that of steps says of the operator "
-        "alone, but of those that only move or sum their operands no more than typical kernels "
-        "take, sums waiting once for their parts. "
-        "Calls of 20 us and more stand apart: the model of steps expects a call to take several "
-        "microseconds at least, and shorter ones take 1 to 5. Older "
-        "traces count whole microseconds; calls below one are left out. Time over time sums all "
-        "calls of a class. Not blind: that backward calls are asked as inference, as operators "
-        "alone were learned, which classes only move, that sums wait once, and between what a "
-        "launch by a device lies, was chosen after a look at both; how long it takes was not."
+        "(operator, shapes, types) of a trace is one row; traced is the mean device time of those "
+        "calls that had the device for themselves (calls that never had are left out), predicted "
+        "what the installed model of kernels says, where it learned such kernels on several "
+        "devices of the maker (of products in other types their law), else what that of steps says "
+        "of the operator alone, but of those that move, sum or normalise their operands no more "
+        "than typical kernels take, with a wait for each sum. Older torch cut durations off to "
+        "whole microseconds (`ns / 1000` in Kineto): half of one is added for each kernel; calls "
+        "below one are left out. "
+        "Time over time sums all calls of a class. Not blind: that backward calls are asked as "
+        "inference, as operators alone were learned, which classes only move and how often sums "
+        "and norms wait, that operands that lie unlike stream slower, and between what a launch by "
+        "a device lies, was chosen after a look at both; how long launch and wait take was not "
+        "(Vidur's table), nor how far the law of products is off (types left out)."
     )
     yield ""
     groups: dict[tuple[str, str], list[PredictedCall]] = defaultdict(list)
