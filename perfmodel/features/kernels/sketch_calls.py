@@ -51,6 +51,9 @@ _IN_ORDER = tuple(
     OP_CLASSES.index(c) for c in (OpClass.ELEMENTWISE, OpClass.CREATION, OpClass.REDUCTION)
 )
 _CASTS = ("_to_copy",)
+#: Of convolutions in tables of kernels. Vision transformers cut patches by larger ones, whose few
+#: channels fill little of the units.
+_LARGEST_KERNEL, _LARGEST_STRIDE = 7.0, 2.0
 #: Extents below it are restored exactly.
 _EXACT = 2.0**16
 #: Most operands that a stream reads for each that it writes.
@@ -72,8 +75,8 @@ class SketchCalls:
     waits : ndarray, shape (calls,)
         How often blocks of a stream wait for each other, which a plain stream never does.
     has_kernel : ndarray of bool, shape (calls,)
-        Whether such kernels stand in tables: products and what works along rows do, and streams
-        that read and write their elements in order.
+        Whether such kernels stand in tables: products and what works along rows do, convolutions as
+        far as their kernels and strides do, and streams that keep the order of their elements.
     """
 
     calls: KernelCalls
@@ -118,7 +121,7 @@ def sketch_calls(
         repeats=table.repeats[row],
         op_class=sketch.op_class[row].astype(np.int64),
         waits=np.where(streams, waits, 0.0)[row],
-        has_kernel=(~streams | in_order)[row],
+        has_kernel=(np.where(streams, in_order, ~table.is_beyond_tables))[row],
     )
 
 
@@ -131,6 +134,7 @@ class _Rows:
         self.op: StrArray = np.full(rows, "", dtype="<U17")
         self.repeats: FloatArray = np.ones(rows)
         self.shape: dict[str, FloatArray] = {}
+        self.is_beyond_tables: BoolArray = np.zeros(rows, dtype=np.bool_)
         self.wide: BoolArray = sketch.column("input_item_bytes") >= _WIDE_ITEM_BYTES
         self.dtype: StrArray = np.where(self.wide, *_words(precision)).astype("<U12")
         self.names = np.array([op.rstrip("_") for op in sketch.ops], dtype=np.str_)
@@ -164,6 +168,10 @@ class _Rows:
             stride=np.maximum(self.sketch.column("stride").astype(np.float64), 1.0),
             pad=np.zeros(len(rows)),
         )  # fmt: skip
+        stride = self.sketch.column("stride")
+        self.is_beyond_tables |= rows & (
+            (np.sqrt(area) > _LARGEST_KERNEL) | (stride > _LARGEST_STRIDE)
+        )
         self._set(rows & (groups > 1), "bmm", batch=groups, m=batch * pixels, n=c_out,
                   k=c_in * area)  # fmt: skip
 

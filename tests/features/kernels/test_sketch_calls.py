@@ -77,6 +77,21 @@ def test_additions_are_streams_of_what_they_read_and_write() -> None:
     assert kernel_work(found.calls).traffic_bytes.tolist() == pytest.approx([3 * 64_000 * 4])
 
 
+@pytest.mark.parametrize(
+    ("kernel", "stride", "has_kernel"), [(3, 1, True), (7, 2, True), (16, 16, False), (4, 4, False)]
+)
+def test_convolutions_stand_in_tables_up_to_seven_by_seven(
+    kernel: int, stride: int, has_kernel: bool
+) -> None:
+    shape = {"batch": 4, "c_in": 3, "c_out": 64, "kernel": kernel, "stride": stride, "pad": 0,
+             "height_out": 14, "width_out": 14}  # fmt: skip
+    record = PublishedKernel(
+        op="conv2d", accelerator=A100.name, dtype="bf16", shape=shape, time_s=1.0, origin=ORIGIN
+    )
+    found = _asked(operator_graph(record), BF16)
+    assert (found.calls.op.tolist(), found.has_kernel.tolist()) == (["conv2d"], [has_kernel])
+
+
 def test_a_fused_norm_is_one_along_its_rows() -> None:
     found = _asked(_node("_fused_rms_norm", [(64, 1000), (1000,), (64, 1000)], 2), FP32)
     assert found.calls.op.tolist() == ["rms_norm"]
