@@ -79,9 +79,10 @@ NOT_BLIND: tuple[str, ...] = (
     "equations (a spread of 0.4), and that compiled steps need no factor, after a look at MPT and "
     "at torchtitan's Llamas.",
     "Operators of traces: which mechanisms there are (waits for sums, operands that lie unlike, "
-    "calls beside others, norms of one kernel, limits of convolutions, the law where trees learned "
-    "no such type) was read off the traces that are judged; the times of a launch and of a wait are from Vidur's table, "
-    "the width of intervals of the law from types left out of its fit.",
+    "calls beside others, norms of one kernel, limits of convolutions, the law where trees "
+    "learned no such type) was read off the traces that are judged; the times of a launch and of "
+    "a wait are from Vidur's table, the width of intervals of the law from types left out of its "
+    "fit.",
     "Collectives: rows under 4 MiB of one source and sends of one card are kept out of the "
     "fit and of the first line, after a look at them; they have a line of their own.",
     "Memory: the weights of the fit and its margin were set by hand while watching the lines "
